@@ -1,0 +1,1 @@
+"""Names what took lost tokens, and how sure that is."""

@@ -1,0 +1,1 @@
+"""One module a rule; found by name, see ``cacheaudit.diagnose.runner``."""

@@ -1,0 +1,1 @@
+"""Usage records of every provider, normalised to five disjoint input parts."""

@@ -1,0 +1,1 @@
+"""Finds, recognises and reads recorded sessions."""

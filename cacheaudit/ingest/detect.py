@@ -1,0 +1,75 @@
+"""Recognises the format of a file by its content."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from cacheaudit.ingest import sources as sources_package
+from cacheaudit.model.ports import Head, Source
+
+HEAD_BYTES = 64 << 10
+_HEAD_LINES = 40
+
+
+@cache
+def all_sources() -> tuple[Source, ...]:
+    """Return one instance of every source, in order of name.
+
+    A source module defines ``SOURCE``; dropping a file into ``ingest/sources`` is all it takes.
+    """
+    names = sorted(info.name for info in pkgutil.iter_modules(sources_package.__path__))
+    modules = (
+        importlib.import_module(f"{sources_package.__name__}.{name}")
+        for name in names
+        if not name.startswith("_")
+    )
+    return tuple(module.SOURCE for module in modules if hasattr(module, "SOURCE"))
+
+
+def head_of(path: Path) -> Head:
+    """Read and decode the beginning of a file.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as stream:
+        data = stream.read(HEAD_BYTES)
+    size = path.stat().st_size
+    document = None
+    if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
+        try:
+            document = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            document = None
+    return Head(path=path, data=data, size=size, lines=_json_objects(data, size), document=document)
+
+
+def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None:
+    """Return the source that is surest of the file, or ``None`` where none is."""
+    best, best_score = None, 0
+    for source in sources if sources is not None else all_sources():
+        score = source.detect(head)
+        if score > best_score:
+            best, best_score = source, score
+    return best
+
+
+def _json_objects(data: bytes, size: int) -> tuple[dict[str, object], ...]:
+    lines = data.split(b"\n")
+    if len(data) < size and len(lines) > 1:
+        lines.pop()
+    found: list[dict[str, object]] = []
+    for line in lines[:_HEAD_LINES]:
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return tuple(found)

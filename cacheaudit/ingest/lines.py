@@ -1,0 +1,133 @@
+"""Reads files of one JSON value a line, of any size, whatever is broken in them.
+
+A bad line is counted and skipped; the run goes on. Memory is bounded by the longest accepted line.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from cacheaudit.model.ports import ProblemSink
+
+CHUNK = 1 << 20
+MAX_LINE = 64 << 20
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_decode = msgspec.json.Decoder().decode
+
+
+def raw_lines(
+    path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
+) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (line number, byte offset behind the line, line) for every non-empty line.
+
+    Args:
+        path: The file.
+        problems: Counts what is skipped.
+        start: Byte offset at which to begin; must be the beginning of a line.
+        first_line: Number of the line that begins there.
+    """
+    try:
+        with path.open("rb") as stream:
+            encoding = _skip_bom(stream) if start == 0 else "utf-8"
+            if encoding != "utf-8":
+                yield from _transcoded(path, encoding, problems)
+                return
+            if start:
+                stream.seek(start)
+            yield from _split(stream, stream.tell(), first_line, path, problems)
+    except FileNotFoundError:
+        problems("vanished_file", str(path))
+    except OSError as error:
+        problems("unreadable_file", str(path), error.strerror or str(error))
+
+
+def json_lines(
+    path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
+) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, decoded value) for every line that is JSON."""
+    for number, _, line in raw_lines(path, problems, start, first_line):
+        value = parse(line, f"{path}:{number}", problems)
+        if value is not None:
+            yield number, value
+
+
+def parse(line: bytes, where: str, problems: ProblemSink) -> Any:
+    """Decode one line; a failure is counted and gives ``None``."""
+    try:
+        return _decode(line)
+    except msgspec.DecodeError as error:
+        text = str(error)
+        if not line.rstrip().endswith((b"}", b"]")):
+            problems("truncated_line", where, text)
+        else:
+            problems("invalid_json", where, text)
+    except UnicodeDecodeError as error:
+        return _repaired(line, where, problems, error)
+    except RecursionError:
+        problems("too_deep", where, "nested deeper than the decoder allows")
+    return None
+
+
+def _repaired(line: bytes, where: str, problems: ProblemSink, error: Exception) -> Any:
+    """Read a line with bytes that are no UTF-8: they become U+FFFD, and that is counted."""
+    problems("encoding", where, str(error))
+    try:
+        return _decode(line.decode("utf-8", errors="replace").encode())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _skip_bom(stream: BinaryIO) -> str:
+    head = stream.read(4)
+    for bom, encoding in _BOMS:
+        if head.startswith(bom):
+            stream.seek(len(bom))
+            return encoding
+    stream.seek(0)
+    return "utf-8"
+
+
+def _transcoded(
+    path: Path, encoding: str, problems: ProblemSink
+) -> Iterator[tuple[int, int, bytes]]:
+    problems("encoding", str(path), f"file is {encoding}, read as such")
+    with path.open(encoding=encoding.split("-le")[0].split("-be")[0], errors="replace") as text:
+        for number, line in enumerate(text, 1):
+            stripped = line.strip()
+            if stripped:
+                yield number, 0, stripped.encode()
+
+
+def _split(
+    stream: BinaryIO, offset: int, number: int, path: Path, problems: ProblemSink
+) -> Iterator[tuple[int, int, bytes]]:
+    rest = b""
+    skipping = False
+    while chunk := stream.read(CHUNK):
+        lines = chunk.split(b"\n")
+        lines[0] = rest + lines[0] if not skipping else lines[0]
+        rest = lines.pop()
+        for line in lines:
+            offset += len(line) + 1
+            if skipping:
+                skipping = False
+                problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
+            elif line.strip(b" \t\r\0"):
+                yield number, offset, line.rstrip(b"\r")
+            number += 1
+        if len(rest) > MAX_LINE or skipping:
+            offset += len(rest)
+            rest, skipping = b"", True
+    if skipping:
+        problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
+    elif rest.strip(b" \t\r\0"):
+        yield number, offset + len(rest), rest

@@ -1,0 +1,1 @@
+"""One module a format; found by name, see ``cacheaudit.ingest.detect``."""

@@ -1,0 +1,1 @@
+"""The work behind each command, free of terminals and arguments."""

@@ -1,0 +1,1 @@
+"""Dated prices, rate cards and exact costs."""

@@ -1,0 +1,1 @@
+"""Sessions, calls and findings in a SQL database."""
