@@ -1,0 +1,35 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The recorded data folder beside the checkout; the test is skipped where it is absent."""
+    folder = Path(os.environ.get("CACHEAUDIT_SHARED", ROOT.parent / "shared"))
+    if not (folder / "data" / "expected.json").is_file():
+        pytest.skip("the recorded data folder is not beside this checkout (CACHEAUDIT_SHARED)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep every test away from the user's own sessions and database."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in list(os.environ):
+        if name.startswith(("CLAUDE_", "CODEX_", "XDG_", "CACHEAUDIT_DB")):
+            monkeypatch.delenv(name)
