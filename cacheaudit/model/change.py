@@ -233,6 +233,8 @@ def _identity(block: ContentBlock, level: Level) -> str | bytes:
 
 
 def _edit_kind(old: ContentBlock, new: ContentBlock) -> ChangeKind:
+    if not old.canonical or not new.canonical:
+        return "edited"  # only digests were kept
     before, after = _decoded(old), _decoded(new)
     if _same_but_for_key_order(before, after):
         return "key_order_only"
@@ -292,6 +294,8 @@ def _same_value(before: Any, after: Any) -> bool:
 
 def _field_offset(old: ContentBlock, new: ContentBlock) -> tuple[str, int]:
     """Name the first differing field and count the bytes of it that still agree."""
+    if not old.canonical or not new.canonical:
+        return "", 0
     before, after = msgspec.json.decode(old.canonical), msgspec.json.decode(new.canonical)
     if not isinstance(before, dict) or not isinstance(after, dict):
         return "", equal_bytes(old.canonical, new.canonical)
@@ -352,12 +356,12 @@ def _by_message(blocks: tuple[ContentBlock, ...]) -> list[tuple[int, list[bytes]
 
 
 def _bytes_before(prompt: Prompt, position: int) -> int:
-    return sum(len(block.canonical) for block in prompt.blocks[:position])
+    return sum(block.size for block in prompt.blocks[:position])
 
 
 def _describe(block: ContentBlock | None) -> str | None:
     if block is None:
         return None
     name = f" {block.name}" if block.name and block.kind == "tool" else ""
-    size = block.media_bytes or len(block.canonical)
+    size = block.media_bytes or block.size
     return f"{block.kind}{name}, {size} bytes"

@@ -55,6 +55,8 @@ class ContentBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         tokens_origin: Where ``tokens`` comes from.
         marker: The cache marker that stands on it.
         media_bytes: Decoded size of an image or document, 0 for others.
+        canonical_bytes: Length of ``canonical`` where only its digest was kept and ``canonical`` is
+            therefore empty; 0 where ``canonical`` is there.
     """
 
     level: Level
@@ -69,6 +71,12 @@ class ContentBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens_origin: TokenOrigin | None = None
     marker: Marker | None = None
     media_bytes: int = 0
+    canonical_bytes: int = 0
+
+    @property
+    def size(self) -> int:
+        """Length of the canonical bytes, whether or not they were kept."""
+        return self.canonical_bytes or len(self.canonical)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +118,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size_bytes(self) -> int:
         """Canonical bytes of all content blocks, media not counted."""
-        return sum(len(block.canonical) for block in self.blocks)
+        return sum(block.size for block in self.blocks)
 
 
 def digest(data: bytes) -> bytes:

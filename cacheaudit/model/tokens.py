@@ -21,7 +21,7 @@ def estimate(block: ContentBlock) -> int:
     """Estimate the size of a content block in tokens from its bytes; at least 1."""
     if block.kind == "image":
         return IMAGE_TOKENS
-    size = block.media_bytes or len(block.canonical)
+    size = block.media_bytes or block.size
     return max(1, round(size / BYTES_PER_TOKEN))
 
 
