@@ -101,6 +101,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         first_token_at: First streamed token.
         ended_at: End of the response.
         attempt: 0 for the first try.
+        requests: How many requests the record sums up: 1 but for sources that store totals only;
+            ``None``: several, number unknown. A sum says nothing of one prompt's size or cache.
         usage: What it consumed.
         prompt: What was sent, as content blocks; ``None`` where the record has no body.
         diagnostics: The provider's own word on a miss.
@@ -132,6 +134,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_token_at: float | None = None
     ended_at: float | None = None
     attempt: int = 0
+    requests: int | None = 1
     usage: Usage | None = None
     prompt: Prompt | None = None
     diagnostics: MissReason | None = None
