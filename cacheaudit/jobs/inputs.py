@@ -1,0 +1,37 @@
+"""What a job reads and how it tells its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all)."""
+
+
+def silent(_done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job works on.
+
+    Attributes:
+        paths: Files and folders; none means the usual folders of every known agent.
+        environment: Environment variables, for the agents' override variables.
+        home: The user's home folder.
+        prices: Price files that come before the built-in tables.
+        since: Calls before this moment are left out (seconds since the epoch).
+        until: Calls from this moment on are left out.
+        db: SQLAlchemy URL of a store to read instead of files.
+    """
+
+    paths: tuple[Path, ...]
+    environment: Mapping[str, str]
+    home: Path
+    prices: tuple[Path, ...] = ()
+    since: float | None = None
+    until: float | None = None
+    db: str | None = None
