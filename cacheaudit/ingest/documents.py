@@ -1,0 +1,176 @@
+"""Reads records out of JSON that is either one object a line or one document around a list.
+
+JSON lines are streamed. A document that spans lines is decoded at once, so it needs memory for its
+whole size; where it is broken, the records that are whole are still found and read one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cacheaudit.ingest.lines import MAX_LINE, json_lines
+from cacheaudit.model.ports import ProblemSink
+
+_PEEK = 1 << 20
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
+
+
+def json_records(
+    path: Path, problems: ProblemSink, *lists: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (number, object) for every record.
+
+    Args:
+        path: The file.
+        problems: Counts what cannot be read.
+        lists: Keys under which a document keeps its records, outermost first, such as ``log`` and
+            ``entries``. A document without them, and without a list around it, is one record.
+
+    Returns:
+        Line numbers for JSON lines, positions in the list (from 1) for a document.
+    """
+    if _is_lines(path):
+        for number, value in json_lines(path, problems):
+            yield from _objects(path, problems, number, value, lists)
+        return
+    data = _read(path, problems)
+    if not data.strip():
+        return
+    value = _document(data, path, problems)
+    if value is not None:
+        yield from _unwrapped(path, problems, value, lists)
+        return
+    for number, record in enumerate(_whole_elements(data, lists), 1):
+        decoded = _decode(record)
+        if isinstance(decoded, dict):
+            yield number, decoded
+        else:
+            problems("invalid_json", f"{path}:{number}", "record in a broken document")
+
+
+def _objects(
+    path: Path, problems: ProblemSink, number: int, value: Any, lists: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield one line's record, or the records that it wraps."""
+    if isinstance(value, dict) and not (lists and lists[0] in value):
+        yield number, value
+    elif isinstance(value, dict | list):
+        for _, record in _unwrapped(path, problems, value, lists):
+            yield number, record
+    else:
+        problems("wrong_type", f"{path}:{number}", f"{type(value).__name__}, not an object")
+
+
+def _unwrapped(
+    path: Path, problems: ProblemSink, value: Any, lists: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for key in lists:
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+    if isinstance(value, dict):
+        yield 1, value
+        return
+    if not isinstance(value, list):
+        problems("wrong_type", str(path), f"{type(value).__name__} where records are expected")
+        return
+    for number, record in enumerate(value, 1):
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            what = f"{type(record).__name__}, not an object"
+            problems("wrong_type", f"{path}:{number}", what)
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether the first line is a whole JSON value and more may follow, rather than a document."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_PEEK)
+            while b"\n" not in head and len(head) < MAX_LINE:
+                more = stream.read(_PEEK)
+                if not more:
+                    break
+                head += more
+    except OSError:
+        return True  # the line reader says what is wrong with the file
+    encoding = _BOMS.get(head[:2])
+    if encoding is not None:
+        head = head.decode(encoding, errors="replace").encode()
+    line, found, rest = head.lstrip().partition(b"\n")
+    if not found:
+        return False
+    if line[:1] == b"[":
+        return bool(rest.strip()) and _decode(line) is not None
+    if line.strip() == b"{":
+        return False
+    return _decode(line) is not None or not _continues(line)
+
+
+def _continues(line: bytes) -> bool:
+    """Whether a line that is no JSON value looks like the first of a pretty-printed document."""
+    return line.rstrip().endswith((b"{", b"[", b","))
+
+
+def _read(path: Path, problems: ProblemSink) -> bytes:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        problems("vanished_file", str(path))
+        return b""
+    except OSError as error:
+        problems("unreadable_file", str(path), error.strerror or str(error))
+        return b""
+    encoding = _BOMS.get(data[:2])
+    if encoding == "utf-16":
+        problems("encoding", str(path), "file is UTF-16, read as such")
+    return data if encoding is None else data.decode(encoding, errors="replace").encode()
+
+
+def _document(data: bytes, path: Path, problems: ProblemSink) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except UnicodeDecodeError as error:
+        problems("encoding", str(path), error.reason)
+        return _decode(data.decode(errors="replace").encode())
+    except msgspec.DecodeError as error:
+        cut = not data.rstrip().endswith((b"}", b"]"))
+        problems("truncated_document" if cut else "invalid_json", str(path), str(error))
+    except RecursionError:
+        problems("too_deep", str(path), "nested deeper than the decoder allows")
+    return None
+
+
+def _decode(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except UnicodeDecodeError:
+        return _decode(data.decode(errors="replace").encode())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _whole_elements(data: bytes, lists: tuple[str, ...]) -> Iterator[bytes]:
+    """Yield the objects of the records' list that are closed, in a document that is not."""
+    start = 0
+    for key in lists:
+        found = data.find(b'"' + key.encode() + b'"', start)
+        start = found if found >= 0 else start
+    depth, begin = 0, -1
+    for token in _TOKEN.finditer(data, data.find(b"[", start) + 1):
+        kind = token[0]
+        if kind in (b"{", b"["):
+            if depth == 0:
+                begin = token.start()
+            depth += 1
+        elif kind in (b"}", b"]"):
+            depth -= 1
+            if depth < 0:
+                return
+            if depth == 0:
+                yield data[begin : token.end()]

@@ -1,0 +1,305 @@
+"""Plain usage logs: one row a call, with times and token counts, as CSV, TSV or JSON lines."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cacheaudit.dialects.detect import normalise
+from cacheaudit.ingest._fields import Record, is_absent, mapping
+from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
+from cacheaudit.ingest.usage_columns import (
+    TOKEN_COLUMNS,
+    Columns,
+    columns_of,
+    convention,
+    usage_of,
+)
+from cacheaudit.model.call import PURPOSES, Call, CallError, Origin
+from cacheaudit.model.ports import Capabilities, Head, ProblemSink
+from cacheaudit.model.usage import Usage
+
+_START: Final = (
+    "started_at", "start", "start_time", "started", "timestamp", "time", "ts", "request_time",
+    "created_at", "date",
+)  # fmt: skip
+_END: Final = ("ended_at", "end", "end_time", "ended", "completed_at", "finished_at")
+_FIRST: Final = ("first_token_at", "first_token", "first_token_time", "completion_start_time")
+_DURATION: Final = (
+    "duration_s", "duration", "duration_ms", "duration_seconds", "latency", "latency_s",
+    "latency_ms", "elapsed", "elapsed_s", "elapsed_ms", "seconds",
+)  # fmt: skip
+_TTFT: Final = ("ttft", "ttft_s", "ttft_ms", "time_to_first_token", "time_to_first_token_ms")
+_IDS: Final = ("id", "message_id", "request_id", "response_id", "row", "request", "no", "nr")
+_SESSION: Final = ("session", "session_id", "conversation_id", "trace_id", "thread_id", "chat_id")
+_LANE: Final = ("lane", "agent", "agent_id", "subagent", "thread")
+_PARENT: Final = ("parent", "parent_id")
+_TASK: Final = ("task", "task_id")
+_MODEL: Final = ("model", "model_id", "model_name")
+_COST: Final = ("cost", "reported_cost", "cost_usd", "total_cost", "spend", "usd")
+_STATUS: Final = ("status", "status_code", "http_status")
+_ERROR: Final = ("error", "error_type")
+_PLAIN: Final = (
+    "attempt", "client", "currency", "error_message", "outcome", "provider", "purpose",
+    "stop_reason", "finish_reason", "surface", "tool_seconds", "usage", "service_tier", "schema",
+)  # fmt: skip
+_UNDERSTOOD: Final = frozenset(
+    itertools.chain(
+        _START, _END, _FIRST, _DURATION, _TTFT, _IDS, _SESSION, _LANE, _PARENT, _TASK, _MODEL,
+        _COST, _STATUS, _ERROR, _PLAIN, TOKEN_COLUMNS,
+    )
+)  # fmt: skip
+_NOTES: Final = frozenset({"note", "notes", "comment", "comments", "what_happened", "description"})
+_CLOCK: Final = re.compile(r"^(?:(\d+):)?(\d{1,4}):(\d{2}(?:\.\d+)?)$")
+_PROVIDER_ID: Final = re.compile(r"^(msg_|chatcmpl-|resp_|req_|gen-)[\w-]{8,}$")
+_DECIDED_BY: Final = 500
+_NAMES_KEPT: Final = 4096
+_TIMES: Final = frozenset(itertools.chain(_START, _DURATION, _END))
+
+
+class UsageLogSource:
+    """Reads tables and JSON lines of plain token counts."""
+
+    name = "usage_log"
+    title = "Plain usage log (CSV, TSV, JSON lines)"
+    capabilities = Capabilities(
+        reads=True, writes=True, ttl_split=True, start_times="exact", output="exact"
+    )
+
+    def detect(self, head: Head) -> int:
+        """Say how sure we are that the file is a usage log."""
+        header = header_of(head)
+        if header:
+            return 40 if _looks_like_log(normal_names(header)) else 0
+        for line in head.lines[:5]:
+            names = normal_names(list(line)) | normal_names(list(mapping(line.get("usage"))))
+            if {"body", "headers", "type", "attributes", "choices"} & line.keys():
+                return 0
+            if isinstance(line.get("request"), dict) or isinstance(line.get("response"), dict):
+                return 0
+            if _looks_like_log(names):
+                return 40
+        return 0
+
+    def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
+        """Yield one call a row."""
+        yield from _Reader(path, problems).calls()
+
+    def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
+        """Yield nothing: a usage log lies wherever its owner put it."""
+        del environment, home
+        yield from ()
+
+
+def _looks_like_log(names: set[str]) -> bool:
+    return bool(names & _TIMES) and len(names & TOKEN_COLUMNS) >= 2
+
+
+class _Reader:
+    """State of one pass over one file: its columns and the clock that has no date."""
+
+    def __init__(self, path: Path, problems: ProblemSink) -> None:
+        self._path = path
+        self._problems = problems
+        self._clock = RelativeClock()
+        self._reported: set[str] = set()
+        self._names: dict[str, str] = {}
+
+    def calls(self) -> Iterator[Call]:
+        """Decide on the first rows what the columns mean, then read them all."""
+        rows = self._rows()
+        first = list(itertools.islice(rows, _DECIDED_BY))
+        columns = self._columns([fields for _, fields in first])
+        for number, fields in itertools.chain(first, rows):
+            call = self._call(number, fields, columns)
+            if call is not None:
+                yield call
+
+    def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        if _is_json(self._path):
+            for number, value in json_lines(self._path, self._problems):
+                if isinstance(value, dict):
+                    yield number, {self._normal(k): v for k, v in value.items()}
+                else:
+                    where = f"{self._path}:{number}"
+                    self._problems("wrong_type", where, f"{type(value).__name__}, not an object")
+            return
+        for number, cells in table_rows(self._path, self._problems):
+            yield number, {self._normal(k): v for k, v in cells.items()}
+
+    def _normal(self, name: str) -> str:
+        known = self._names.get(name)
+        if known is None:
+            known = normal_name(name)
+            if len(self._names) < _NAMES_KEPT:
+                self._names[name] = known
+        return known
+
+    def _columns(self, rows: list[dict[str, Any]]) -> Columns:
+        header = dict.fromkeys(name for row in rows for name in row)
+        columns = columns_of(header)
+        if columns.is_open:
+            decided, is_proved = convention(columns, rows)
+            if not is_proved:
+                self._problems(
+                    "convention_assumed",
+                    str(self._path),
+                    f"column {columns.names['input']!r} is read as input with the cached tokens; "
+                    "name it total_input or uncached_input to say which",
+                )
+            columns = Columns(columns.names, decided)
+        return columns
+
+    def _call(self, number: int, fields: dict[str, Any], columns: Columns) -> Call | None:
+        where = f"{self._path}:{number}"
+        record = Record(fields, where, self._problems)
+        self._name_unknown(fields, where)
+        nested = mapping(fields.get("usage"))
+        usage = normalise(nested) if nested else usage_of(columns, record, "plain")
+        if usage is None and not _has_error(record):
+            self._problems("missing_usage", where, "no token count in this row")
+            return None
+        for flag in usage.flags if usage is not None else ():
+            self._problems(flag, where)
+        return self._build(record, number, usage)
+
+    def _build(self, record: Record, number: int, usage: Usage | None) -> Call:
+        started, relative = self._moment(record, _START, is_start=True)
+        ended, _ = self._moment(record, _END)
+        first_token, _ = self._moment(record, _FIRST)
+        duration = record.seconds(*_DURATION)
+        ttft = record.seconds(*_TTFT)
+        if ended is None and started is not None and duration is not None:
+            ended = started + duration
+        if started is None and ended is not None and duration is not None:
+            started = ended - duration
+        if first_token is None and started is not None and ttft is not None:
+            first_token = started + ttft
+        ident = record.text(*_IDS)
+        session = record.text(*_SESSION) or self._path.stem
+        return Call(
+            id=ident or f"{self._path.stem}#{number}",
+            session=session,
+            lane=record.text(*_LANE) or "main",
+            parent=record.text(*_PARENT),
+            task=record.text(*_TASK),
+            purpose=self._purpose(record),
+            provider=record.text("provider"),
+            surface=record.text("surface"),
+            model=record.text(*_MODEL),
+            started_at=started,
+            first_token_at=first_token,
+            ended_at=ended,
+            attempt=record.count("attempt") or 0,
+            usage=usage,
+            stop_reason=record.text("stop_reason", "finish_reason"),
+            error=_error(record),
+            tool_seconds=record.seconds("tool_seconds"),
+            outcome=record.text("outcome"),
+            reported_cost=record.money(*_COST),
+            currency=record.text("currency") or "USD",
+            client=record.text("client"),
+            origin=Origin(str(self._path), number),
+            dedupe_key=f"id:{ident}" if ident and _PROVIDER_ID.match(ident) else None,
+            relative_time=relative,
+            extra=_extra(record.fields),
+        )
+
+    def _moment(
+        self, record: Record, names: tuple[str, ...], *, is_start: bool = False
+    ) -> tuple[float | None, bool]:
+        """Read a moment; ``mm:ss`` and ``hh:mm:ss`` count from an unknown beginning."""
+        _, value = record.first(*names)
+        if isinstance(value, str) and (match := _CLOCK.match(value.strip())):
+            return self._clock.seconds(match, advance=is_start), True
+        moment = record.time(*names)
+        return moment, moment is not None and moment < RelativeClock.LATEST
+
+    def _purpose(self, record: Record) -> str:
+        purpose = record.text("purpose")
+        if purpose is None or purpose in PURPOSES:
+            return purpose or "main"
+        record.wrong("purpose", "one of " + ", ".join(PURPOSES), purpose)
+        return "other"
+
+    def _name_unknown(self, fields: dict[str, Any], where: str) -> None:
+        for name in fields:
+            if name in self._reported or name in _UNDERSTOOD or name in _NOTES:
+                continue
+            if len(self._reported) >= _NAMES_KEPT:
+                return
+            self._reported.add(name)
+            self._problems("unknown_column", where, f"column {name!r} is kept but not understood")
+
+
+class RelativeClock:
+    """Reads clock times without a date, and notices when they begin again.
+
+    ``59:30`` followed by ``00:10`` is forty seconds later, not an hour earlier; a small step back
+    is only a row out of order.
+    """
+
+    LATEST: Final = 1e8
+    """Numbers below count from an unknown moment: as a date they would lie in the early 1970s."""
+
+    def __init__(self) -> None:
+        self._base = 0.0
+        self._last = 0.0
+
+    def seconds(self, match: re.Match[str], *, advance: bool) -> float:
+        """Return seconds since the first row's beginning.
+
+        Args:
+            match: Hours (or nothing), minutes and seconds.
+            advance: Whether this time moves the clock on; ends of calls do not.
+        """
+        period = 3600.0 if match[1] is None else 86_400.0
+        value = int(match[1] or 0) * 3600.0 + int(match[2]) * 60.0 + float(match[3])
+        base = self._base
+        if self._last - base - value > period / 2 and self._last - base < period:
+            base += period
+        if advance:
+            self._base, self._last = base, base + value
+        return base + value
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(256)
+    except OSError:
+        return False
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        head = head[2:].replace(b"\0", b"")
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def _has_error(record: Record) -> bool:
+    return not is_absent(record.first(*_ERROR)[1])
+
+
+def _error(record: Record) -> CallError | None:
+    _, value = record.first(*_ERROR)
+    details = mapping(value)
+    status = record.fields.get("status_code", record.fields.get("http_status"))
+    if details:
+        inner = Record(details, record.where, record.problem_sink)
+        return CallError(inner.text("type"), inner.count("status"), inner.text("message"))
+    if isinstance(value, str):
+        return CallError(value, int(status) if str(status).isdigit() else None)
+    return None
+
+
+def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in _UNDERSTOOD and not is_absent(value)
+    }
+
+
+SOURCE = UsageLogSource()

@@ -1,0 +1,162 @@
+"""Which column of a usage log means what, and whether its input includes the cached tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from cacheaudit.ingest._fields import Record
+from cacheaudit.ingest.plain_usage import Counts, disjoint, has_counts
+from cacheaudit.ingest.tables import normal_name
+from cacheaudit.model.usage import Usage
+
+# Role of a column by its normalised name. "input" alone does not say whether it includes the cache.
+_ROLES: dict[str, tuple[str, ...]] = {
+    "total": (
+        "total_input", "total_input_tokens", "input_total", "prompt_tokens", "prompt",
+        "prompt_token_count", "tokens_prompt", "input_tokens_total",
+    ),
+    "uncached": (
+        "uncached_input", "uncached_input_tokens", "uncached", "fresh", "fresh_input",
+        "fresh_tokens", "new_input", "input_other", "input_uncached_tokens", "cache_miss",
+        "prompt_cache_miss_tokens", "non_cached_input", "uncached_tokens", "miss", "miss_tokens",
+        "input_tokens_no_cache",
+    ),
+    "input": (
+        "input", "input_tokens", "tokens_in", "in", "inputs", "input_token_count", "tokens_input",
+        "in_tokens",
+    ),
+    "read": (
+        "cache_read", "cache_read_input_tokens", "cache_read_tokens", "cached", "cached_tokens",
+        "cached_input_tokens", "input_cached_tokens", "read", "reads", "cache_reads", "cache_hit",
+        "cache_hit_tokens", "prompt_cache_hit_tokens", "cached_input", "cached_content_token_count",
+        "input_cache_read", "prompt_cached_tokens", "cache_read_input", "tokens_cached",
+        "prompt_tokens_details_cached_tokens", "input_tokens_details_cached_tokens", "read_tokens",
+    ),
+    "write": (
+        "cache_write", "cache_creation_input_tokens", "cache_write_tokens", "write", "writes",
+        "cache_writes", "cache_creation_tokens", "cache_creation", "cache_write_input_tokens",
+        "input_cache_creation", "prompt_cache_creation_tokens", "cache_create", "written",
+        "cache_written", "prompt_tokens_details_cache_write_tokens", "write_tokens",
+        "input_tokens_details_cache_write_tokens", "cache_creation_input",
+    ),
+    "write_5m": (
+        "cache_write_5m", "write_5m", "ephemeral_5m_input_tokens", "cache_creation_5m",
+        "cache_creation_ephemeral_5m_input_tokens", "input_cache_creation_5m", "cache_write5m",
+    ),
+    "write_1h": (
+        "cache_write_1h", "write_1h", "ephemeral_1h_input_tokens", "cache_creation_1h",
+        "cache_creation_ephemeral_1h_input_tokens", "input_cache_creation_1h", "cache_write1h",
+    ),
+    "write_30m": ("cache_write_30m", "write_30m"),
+    "write_12h": ("cache_write_12h", "write_12h"),
+    "write_other": ("cache_write_other", "write_other"),
+    "output": (
+        "output", "output_tokens", "completion_tokens", "completion", "tokens_out", "out",
+        "candidates_token_count", "tokens_completion", "output_token_count", "tokens_output",
+        "out_tokens", "generated_tokens",
+    ),
+    "reasoning": (
+        "reasoning", "reasoning_tokens", "reasoning_output_tokens", "thinking_tokens",
+        "output_tokens_details_reasoning_tokens", "completion_tokens_details_reasoning_tokens",
+    ),
+}  # fmt: skip
+_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
+TOKEN_COLUMNS = frozenset(_ROLE_OF)
+
+# Spelling by which a provider's own field is known: its convention then goes for ``input_tokens``.
+_EXCLUSIVE_SIGNS = frozenset(
+    {"cache_creation_input_tokens", "cache_read_input_tokens", "ephemeral_5m_input_tokens",
+     "cache_creation_ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens",
+     "cache_creation_ephemeral_1h_input_tokens"}
+)  # fmt: skip
+_INCLUSIVE_SIGNS = frozenset(
+    {"cached_tokens", "cached_input_tokens", "input_cached_tokens", "prompt_cache_hit_tokens",
+     "cached_content_token_count", "input_tokens_details_cached_tokens", "prompt_cached_tokens",
+     "prompt_tokens_details_cached_tokens"}
+)  # fmt: skip
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Where each count stands.
+
+    Attributes:
+        names: Column by role.
+        input_is: ``total`` or ``uncached``: what the bare input column holds; ``""`` where its
+            name does not say so and the figures must decide.
+    """
+
+    names: dict[str, str]
+    input_is: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the figures must decide what the input column holds."""
+        return "input" in self.names and not self.input_is
+
+
+def columns_of(header: Iterable[str]) -> Columns:
+    """Tell the role of each column by its name; the first of several names of a role counts."""
+    names: dict[str, str] = {}
+    normal: set[str] = set()
+    for column in header:
+        name = normal_name(column)
+        normal.add(name)
+        role = _ROLE_OF.get(name)
+        if role is not None:
+            names.setdefault(role, column)
+    if normal & _EXCLUSIVE_SIGNS:
+        return Columns(names, "uncached")
+    if normal & _INCLUSIVE_SIGNS:
+        return Columns(names, "total")
+    if "uncached" in names:
+        return Columns(names, "total")
+    if "total" in names:
+        return Columns(names, "uncached")
+    if not {"read", "write", "write_5m", "write_1h"} & names.keys():
+        return Columns(names, "total")
+    return Columns(names)
+
+
+def convention(columns: Columns, rows: Iterable[Mapping[str, object]]) -> tuple[str, bool]:
+    """Decide by the figures what a bare input column holds.
+
+    Input smaller than its cached part cannot include it; input that equals it in most rows does.
+
+    Returns:
+        ``total`` or ``uncached``, and whether the figures prove it.
+    """
+    cached_rows = equal = 0
+    for row in rows:
+        counts = _recorded(columns, Record(row, "", _ignore))
+        known = (counts.read, counts.write, counts.write_5m, counts.write_1h)
+        cached = sum(n for n in known if n is not None)
+        if counts.total is None or not cached:
+            continue
+        if cached > counts.total:
+            return "uncached", True
+        cached_rows += 1
+        equal += cached == counts.total
+    return "total", equal * 2 > cached_rows
+
+
+def usage_of(columns: Columns, record: Record, dialect: str) -> Usage | None:
+    """Read the token counts of one row; ``None`` where it has none."""
+    counts = _recorded(columns, record)
+    if not has_counts(counts):
+        return None
+    return disjoint(counts, dialect)
+
+
+def _recorded(columns: Columns, record: Record) -> Counts:
+    found: dict[str, int | None] = {}
+    for role, column in columns.names.items():
+        target = (columns.input_is or "total") if role == "input" else role
+        if found.get(target) is None:
+            found[target] = record.count(column)
+    return Counts(**found)
+
+
+def _ignore(kind: str, where: str, detail: str = "") -> None:
+    """Count nothing: the same rows are read again, and counted, afterwards."""
