@@ -18,6 +18,17 @@ from typing import Any
 
 import msgspec
 
+from cacheaudit.ingest.claude_wire import (
+    CompactMark,
+    PlainLine,
+    WireUsage,
+    decode_head,
+    decode_plain,
+    decode_system,
+    decode_tail,
+    decode_usage,
+    decode_whole,
+)
 from cacheaudit.ingest.lines import MAX_LINE
 from cacheaudit.model.call import Boundary
 from cacheaudit.model.clock import parse_time
@@ -29,118 +40,6 @@ _HEAD = 1_500
 _BOUNDARY_LINE = 16 << 10
 SYNTHETIC = "<synthetic>"
 
-
-_NO_VALUE = msgspec.Raw()
-
-
-class _Creation(msgspec.Struct):
-    ephemeral_5m_input_tokens: int | None = None
-    ephemeral_1h_input_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
-
-
-class _ServerTools(msgspec.Struct):
-    web_search_requests: int | None = None
-
-
-class WireUsage(msgspec.Struct):
-    """The usual fields of a usage object; everything else sends it to the general dialect."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation: _Creation | None = None
-    server_tool_use: _ServerTools | None = None
-    service_tier: str | None = None
-    speed: str | None = None
-    inference_geo: str | None = None
-    iterations: list[Any] | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
-class _TailMessage(msgspec.Struct):
-    usage: WireUsage
-    diagnostics: msgspec.Raw = _NO_VALUE
-
-
-class _Tail(msgspec.Struct):
-    message: _TailMessage
-    type: str | None = None
-    requestId: str | None = None
-    timestamp: str | None = None
-    costUSD: msgspec.Raw = _NO_VALUE
-
-
-class _HeadMessage(msgspec.Struct):
-    id: str
-    model: str | None = None
-    role: str | None = None
-    stop_reason: str | None = None
-    diagnostics: msgspec.Raw = _NO_VALUE
-
-
-class _Head(msgspec.Struct):
-    message: _HeadMessage
-    type: str | None = None
-    sessionId: str | None = None
-    isSidechain: bool | None = None
-    agentId: str | None = None
-    version: str | None = None
-    requestId: str | None = None
-    timestamp: str | None = None
-
-
-class _WholeMessage(msgspec.Struct):
-    id: str | None = None
-    model: str | None = None
-    role: str | None = None
-    stop_reason: str | None = None
-    usage: msgspec.Raw = _NO_VALUE
-    diagnostics: msgspec.Raw = _NO_VALUE
-
-
-class _Whole(msgspec.Struct):
-    type: str | None = None
-    message: _WholeMessage | None = None
-    sessionId: str | None = None
-    isSidechain: bool | None = None
-    agentId: str | None = None
-    version: str | None = None
-    requestId: str | None = None
-    timestamp: str | None = None
-    costUSD: msgspec.Raw = _NO_VALUE
-    isApiErrorMessage: bool | None = None
-
-
-class _Compact(msgspec.Struct):
-    trigger: str | None = None
-    preTokens: int | None = None
-
-
-class _System(msgspec.Struct):
-    type: str | None = None
-    subtype: str | None = None
-    timestamp: str | None = None
-    isSidechain: bool | None = None
-    compactMetadata: _Compact | None = None
-
-
-class _Plain(msgspec.Struct):
-    type: str | None = None
-    timestamp: str | None = None
-    isSidechain: bool | None = None
-
-
-_tail = msgspec.json.Decoder(_Tail).decode
-_head = msgspec.json.Decoder(_Head).decode
-_whole = msgspec.json.Decoder(_Whole).decode
-_usage = msgspec.json.Decoder(WireUsage).decode
-_system = msgspec.json.Decoder(_System).decode
-_plain = msgspec.json.Decoder(_Plain).decode
 _any = msgspec.json.Decoder().decode
 _BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -224,7 +123,7 @@ class Scan:
                 end = size
             number += 1
             low = end - _TAIL
-            at = rfind(b'"usage":{', low if low > start else start, end)
+            at = rfind(b'"usage":{', max(start, low), end)
             if at >= 0:
                 here = find(b'"id":"', start, start + _HEAD)
                 known = by_id.get(data[here + 6 : find(b'"', here + 6, here + 90)])
@@ -252,8 +151,8 @@ class Scan:
             self._whole_line(data[start:end], number)
             return
         try:
-            head = _head(data[start:content] + b'"_":0}}')
-            tail = _tail(b'{"message":{' + data[at:end])
+            head = decode_head(data[start:content] + b'"_":0}}')
+            tail = decode_tail(b'{"message":{' + data[at:end])
         except _BAD:
             self._whole_line(data[start:end], number)
             return
@@ -266,10 +165,10 @@ class Scan:
         message = head.message
         if message.model == SYNTHETIC:
             return
-        response = self._response(message.id, tail.requestId or head.requestId, number)
+        response = self._response(message.id, tail.request_id or head.request_id, number)
         if response.line == number:
-            self._describe(response, message.model, head.sessionId, head.isSidechain)
-            response.agent, response.version = head.agentId, head.version
+            self._describe(response, message.model, head.session_id, head.is_sidechain)
+            response.agent, response.version = head.agent_id, head.version
             response.first_at = tail.timestamp or head.timestamp
         self._take(response, tail.message.usage, data, at)
         response.last_at = tail.timestamp or head.timestamp
@@ -277,10 +176,10 @@ class Scan:
         response.diagnostics = _kept(
             tail.message.diagnostics, _kept(message.diagnostics, response.diagnostics)
         )
-        response.cost = _kept(tail.costUSD, response.cost)
+        response.cost = _kept(tail.cost, response.cost)
         tail_end = data.find(b'"requestId":"', at, end)
-        if tail_end > 0 and tail.requestId:
-            response.known_tail = data[at : tail_end + 14 + len(tail.requestId)]
+        if tail_end > 0 and tail.request_id:
+            response.known_tail = data[at : tail_end + 14 + len(tail.request_id)]
             self._by_id[message.id.encode()] = response
 
     def _whole_line(self, line: bytes, number: int) -> None:
@@ -290,7 +189,7 @@ class Scan:
             self.problems("too_long_line", where, f"over {MAX_LINE >> 20} MiB")
             return
         try:
-            whole = _whole(line)
+            whole = decode_whole(line)
         except msgspec.ValidationError as error:
             self._odd_line(line, where, number, str(error))
             return
@@ -305,7 +204,7 @@ class Scan:
         if message.model == SYNTHETIC:
             return
         try:
-            wire: WireUsage | None = _usage(message.usage)
+            wire: WireUsage | None = decode_usage(message.usage)
             raw: Any = None
         except msgspec.ValidationError:
             wire, raw = None, _any(message.usage)
@@ -314,20 +213,20 @@ class Scan:
             return
         if bytes(message.usage) == b"null":
             return
-        identity = message.id or whole.requestId or where
-        response = self._response(identity, whole.requestId, number)
+        identity = message.id or whole.request_id or where
+        response = self._response(identity, whole.request_id, number)
         if response.line == number:
-            self._describe(response, message.model, whole.sessionId, whole.isSidechain)
-            response.agent, response.version = whole.agentId, whole.version
+            self._describe(response, message.model, whole.session_id, whole.is_sidechain)
+            response.agent, response.version = whole.agent_id, whole.version
             response.first_at = whole.timestamp
         if wire is not None:
             self._take(response, wire, message.usage, 0)
         else:
-            self._take_raw(response, raw)
+            self._take_raw(response, raw or {})
         response.last_at = whole.timestamp
         response.stop_reason = message.stop_reason or response.stop_reason
         response.diagnostics = _kept(message.diagnostics, response.diagnostics)
-        response.cost = _kept(whole.costUSD, response.cost)
+        response.cost = _kept(whole.cost, response.cost)
 
     def _odd_line(self, line: bytes, where: str, number: int, detail: str) -> None:
         """Read a line in which a field has an unusual type: what can be used is used."""
@@ -395,7 +294,7 @@ class Scan:
             plain = _plain_line(data[start:end])
             if plain is None or plain.type != "user":
                 continue
-            side = bool(plain.isSidechain)
+            side = bool(plain.is_sidechain)
             if side in missing:
                 missing.discard(side)
                 self._user_at[side] = plain.timestamp
@@ -405,14 +304,14 @@ class Scan:
 
     def _system_line(self, line: bytes) -> None:
         try:
-            mark = _system(line)
+            mark = decode_system(line)
         except _BAD:
             return
         if mark.type != "system" or mark.subtype != "compact_boundary":
             return
-        meta = mark.compactMetadata or _Compact()
-        self._boundaries.setdefault(bool(mark.isSidechain), []).append(
-            Boundary("compaction", parse_time(mark.timestamp), meta.trigger, meta.preTokens)
+        meta = mark.compact_metadata or CompactMark()
+        self._boundaries.setdefault(bool(mark.is_sidechain), []).append(
+            Boundary("compaction", parse_time(mark.timestamp), meta.trigger, meta.pre_tokens)
         )
 
     def _take(
@@ -464,9 +363,9 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _plain_line(line: bytes) -> _Plain | None:
+def _plain_line(line: bytes) -> PlainLine | None:
     try:
-        return _plain(line)
+        return decode_plain(line)
     except _BAD:
         return None
 
@@ -499,7 +398,7 @@ def scan(path: Path, problems: ProblemSink, *, timing: bool = True) -> Scan:
 
 
 def _chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytes, int, int]]:
-    """Yield runs of whole lines as (bytes, start, stop); an over-long line is dropped and counted."""
+    """Yield whole lines as (bytes, start, stop); an over-long line is dropped and counted."""
     with path.open("rb", buffering=0) as stream:
         rest: list[bytes] = []
         held, dropping = 0, False

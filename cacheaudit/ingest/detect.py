@@ -32,14 +32,14 @@ def all_sources() -> tuple[Source, ...]:
     return tuple(module.SOURCE for module in modules if hasattr(module, "SOURCE"))
 
 
-def head_of(path: Path) -> Head:
+def head_of(path: Path, limit: int = HEAD_BYTES) -> Head:
     """Read and decode the beginning of a file.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb") as stream:
-        data = stream.read(HEAD_BYTES)
+        data = stream.read(limit)
     size = path.stat().st_size
     document = None
     if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.ingest.claude_scan import Response, WireUsage, scan
+from cacheaudit.ingest.claude_scan import Response, scan
+from cacheaudit.ingest.claude_wire import WireUsage
 from cacheaudit.ingest.records import UsageRecord
 from cacheaudit.model.call import Call, MissReason, Origin, Span
 from cacheaudit.model.clock import parse_time
@@ -100,7 +101,7 @@ class ClaudeCode:
             )
 
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
-        """Yield ``projects`` folders; ``CLAUDE_CONFIG_DIR`` may list several, or name one itself."""
+        """Yield ``projects`` folders; ``CLAUDE_CONFIG_DIR`` may list several or be one."""
         configured = environment.get("CLAUDE_CONFIG_DIR")
         if configured:
             for part in configured.split(","):

@@ -1,0 +1,137 @@
+"""The fields of a Claude Code transcript that an accounting reads, and their decoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_NO_VALUE = msgspec.Raw()
+
+
+class _Creation(msgspec.Struct):
+    ephemeral_5m_input_tokens: int | None = None
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _ServerTools(msgspec.Struct):
+    web_search_requests: int | None = None
+
+
+class WireUsage(msgspec.Struct):
+    """The usual fields of a usage object; everything else sends it to the general dialect."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation: _Creation | None = None
+    server_tool_use: _ServerTools | None = None
+    service_tier: str | None = None
+    speed: str | None = None
+    inference_geo: str | None = None
+    iterations: list[Any] | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class TailMessage(msgspec.Struct):
+    """The end of the message."""
+
+    usage: WireUsage
+    diagnostics: msgspec.Raw = _NO_VALUE
+
+
+class Tail(msgspec.Struct, rename="camel"):
+    """Behind the content: closes the message and the line."""
+
+    message: TailMessage
+    type: str | None = None
+    request_id: str | None = None
+    timestamp: str | None = None
+    cost: msgspec.Raw = msgspec.field(default=_NO_VALUE, name="costUSD")
+
+
+class HeadMessage(msgspec.Struct):
+    """The beginning of the message."""
+
+    id: str
+    model: str | None = None
+    role: str | None = None
+    stop_reason: str | None = None
+    diagnostics: msgspec.Raw = _NO_VALUE
+
+
+class Head(msgspec.Struct, rename="camel"):
+    """Before the content."""
+
+    message: HeadMessage
+    type: str | None = None
+    session_id: str | None = None
+    is_sidechain: bool | None = None
+    agent_id: str | None = None
+    version: str | None = None
+    request_id: str | None = None
+    timestamp: str | None = None
+
+
+class WholeMessage(msgspec.Struct):
+    """Its message."""
+
+    id: str | None = None
+    model: str | None = None
+    role: str | None = None
+    stop_reason: str | None = None
+    usage: msgspec.Raw = _NO_VALUE
+    diagnostics: msgspec.Raw = _NO_VALUE
+
+
+class WholeLine(msgspec.Struct, rename="camel"):
+    """A response line, content left aside."""
+
+    type: str | None = None
+    message: WholeMessage | None = None
+    session_id: str | None = None
+    is_sidechain: bool | None = None
+    agent_id: str | None = None
+    version: str | None = None
+    request_id: str | None = None
+    timestamp: str | None = None
+    cost: msgspec.Raw = msgspec.field(default=_NO_VALUE, name="costUSD")
+    is_api_error_message: bool | None = None
+
+
+class CompactMark(msgspec.Struct, rename="camel"):
+    """What a compaction records of itself."""
+
+    trigger: str | None = None
+    pre_tokens: int | None = None
+
+
+class SystemLine(msgspec.Struct, rename="camel"):
+    """A system line."""
+
+    type: str | None = None
+    subtype: str | None = None
+    timestamp: str | None = None
+    is_sidechain: bool | None = None
+    compact_metadata: CompactMark | None = None
+
+
+class PlainLine(msgspec.Struct, rename="camel"):
+    """Any line."""
+
+    type: str | None = None
+    timestamp: str | None = None
+    is_sidechain: bool | None = None
+
+
+decode_tail = msgspec.json.Decoder(Tail).decode
+decode_head = msgspec.json.Decoder(Head).decode
+decode_whole = msgspec.json.Decoder(WholeLine).decode
+decode_usage = msgspec.json.Decoder(WireUsage).decode
+decode_system = msgspec.json.Decoder(SystemLine).decode
+decode_plain = msgspec.json.Decoder(PlainLine).decode

@@ -1,0 +1,179 @@
+"""Turns paths into sessions: finds files, recognises them, joins what belongs together.
+
+One session is in memory at a time. A source whose files mix sessions is read once, its calls
+waiting in a temporary database where there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from cacheaudit.ingest.detect import all_sources, detect, head_of
+from cacheaudit.ingest.files import FoundFile, find_files
+from cacheaudit.ingest.gather import gather
+from cacheaudit.ingest.problems import Problems
+from cacheaudit.ingest.records import UsageRecord, record_of
+from cacheaudit.ingest.seen import SeenKeys
+from cacheaudit.model.call import Call, Session
+from cacheaudit.model.ports import ProblemSink, Source
+
+_QUICK_HEAD = 8 << 10
+_SURE = 90
+
+
+@runtime_checkable
+class _QuickSource(Protocol):
+    def usages(self, path: Path, problems: ProblemSink) -> Iterator[UsageRecord]: ...
+
+
+@runtime_checkable
+class _GroupedSource(Protocol):
+    def group(self, path: Path) -> str: ...
+
+
+class Recognised(msgspec.Struct, frozen=True):
+    """A file with the source that reads it; ``group`` joins the files of one session."""
+
+    file: FoundFile
+    source: Source
+    group: str
+
+
+class Amendment(msgspec.Struct, frozen=True):
+    """A later copy of a call that was handed out already had a higher output count."""
+
+    call: Call
+    more_output: int
+
+
+class Corpus:
+    """Everything under some paths.
+
+    Args:
+        paths: Files and folders.
+        problems: Counts what cannot be read.
+        progress: Called with (bytes done, bytes in all) after every file.
+        sources: The sources to choose from; all by default.
+
+    Attributes:
+        files: Recognised files, in the order in which they are read.
+        unknown: Named files that no source recognises.
+        seen: Keys of the calls handed out; ``seen.repeated`` counts the copies left out.
+        read_sources: Number of files by source.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        problems: Problems,
+        progress: Callable[[int, int], None],
+        sources: Sequence[Source] | None = None,
+    ) -> None:
+        self.problems = problems
+        self._progress = progress
+        self._sources = tuple(sources) if sources is not None else all_sources()
+        self.unknown: list[Path] = []
+        self.seen = SeenKeys()
+        self.read_sources: dict[str, int] = {}
+        self.amendments: list[Amendment] = []
+        found = list(find_files(paths, problems))
+        self.files = sorted(
+            self._recognise(found), key=lambda item: (item.group, len(item.file.path.parts))
+        )
+        self.total_bytes = sum(item.file.size for item in self.files)
+
+    def sources_used(self) -> dict[str, Source]:
+        """Return the sources that read a file, by name."""
+        return {item.source.name: item.source for item in self.files}
+
+    def _recognise(self, found: Sequence[FoundFile]) -> Iterator[Recognised]:
+        last: Source | None = None
+        for file in found:
+            try:
+                last = self._source_of(file, last) if file.size else None
+            except OSError as error:
+                self.problems("unreadable_file", str(file.path), error.strerror or str(error))
+                continue
+            if last is None:
+                if file.named:
+                    self.unknown.append(file.path)
+                self.problems("unknown_format" if file.size else "empty_file", str(file.path))
+                continue
+            self.read_sources[last.name] = self.read_sources.get(last.name, 0) + 1
+            group = last.group(file.path) if isinstance(last, _GroupedSource) else str(file.path)
+            yield Recognised(file, last, group)
+
+    def _source_of(self, file: FoundFile, last: Source | None) -> Source | None:
+        """Neighbours usually share a format, so the last source is asked first."""
+        if last is not None:
+            quick = head_of(file.path, _QUICK_HEAD)
+            if last.detect(quick) >= _SURE:
+                return last
+        return detect(head_of(file.path), self._sources)
+
+    def usages(self) -> Iterator[tuple[Source, UsageRecord, int | None]]:
+        """Yield (source, record, more) for totals.
+
+        ``more`` is ``None`` for a call counted for the first time, else the output tokens that a
+        later copy adds; copies that add nothing are left out.
+        """
+        done = 0
+        for item in self.files:
+            for record in self._records(item):
+                more = self.seen.new_output(record.key, record.usage.output or 0)
+                if more != 0:
+                    yield item.source, record, more
+            done += item.file.size
+            self._progress(done, self.total_bytes)
+
+    def _records(self, item: Recognised) -> Iterator[UsageRecord]:
+        source = item.source
+        if isinstance(source, _QuickSource):
+            yield from source.usages(item.file.path, self.problems)
+            return
+        for call in source.read(item.file.path, self.problems):
+            record = record_of(call)
+            if record is not None:
+                yield record
+
+    def sessions(self) -> Iterator[Session]:
+        """Yield every session once, duplicates removed.
+
+        A copy with a higher output count than the call handed out before it goes to
+        ``amendments``, which the caller empties as it likes.
+        """
+        done = 0
+        for source, group in self._groups():
+            calls = self._fresh(source, group)
+            yield from gather(calls, source.name, _project(group[0]))
+            done += sum(item.file.size for item in group)
+            self._progress(done, self.total_bytes)
+
+    def _groups(self) -> Iterator[tuple[Source, list[Recognised]]]:
+        group: list[Recognised] = []
+        for item in self.files:
+            if group and (item.group != group[0].group or item.source is not group[0].source):
+                yield group[0].source, group
+                group = []
+            group.append(item)
+        if group:
+            yield group[0].source, group
+
+    def _fresh(self, source: Source, group: Sequence[Recognised]) -> Iterator[Call]:
+        for item in group:
+            for call in source.read(item.file.path, self.problems):
+                output = call.usage.output if call.usage is not None else None
+                more = self.seen.new_output(call.dedupe_key, output or 0)
+                if more is None:
+                    yield call
+                elif more:
+                    self.amendments.append(Amendment(call, more))
+
+
+def _project(item: Recognised) -> str | None:
+    folder = item.group.rpartition("/")[0]
+    return folder.rpartition("/")[2] or None

@@ -1,0 +1,120 @@
+"""Finds files that may hold sessions; loops, permissions, vanishing files are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from cacheaudit.model.ports import ProblemSink, Source
+
+SUFFIXES = frozenset(
+    (
+        ".jsonl",
+        ".ndjson",
+        ".json",
+        ".csv",
+        ".tsv",
+        ".har",
+        ".db",
+        ".sqlite",
+        ".sqlite3",
+        ".yaml",
+        ".yml",
+        ".sse",
+        ".log",
+    )
+)
+_SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+
+
+class FoundFile(msgspec.Struct, frozen=True):
+    """A file to read.
+
+    Attributes:
+        path: As found.
+        size: Bytes.
+        mtime_ns: Time of the last change in nanoseconds.
+        named: Whether the user named this very file.
+    """
+
+    path: Path
+    size: int
+    mtime_ns: int
+    named: bool
+
+
+def find_files(paths: Sequence[Path], problems: ProblemSink) -> Iterator[FoundFile]:
+    """Yield every readable candidate under ``paths``, each file once, in order of path."""
+    seen: set[tuple[int, int]] = set()
+    for path in paths:
+        if path.is_dir():
+            yield from _walk(path, seen, set(), problems)
+            continue
+        found = _entry(path, seen, problems, named=True)
+        if found is not None:
+            yield found
+
+
+def usual_places(
+    sources: Iterable[Source], environment: Mapping[str, str], home: Path
+) -> list[Path]:
+    """Return the existing folders and files where known agents keep their sessions."""
+    places: list[Path] = []
+    for source in sources:
+        for place in source.usual_places(environment, home):
+            try:
+                exists = place.exists()
+            except OSError:
+                continue
+            if exists and place not in places:
+                places.append(place)
+    return places
+
+
+def _walk(
+    folder: Path, seen: set[tuple[int, int]], above: set[tuple[int, int]], problems: ProblemSink
+) -> Iterator[FoundFile]:
+    try:
+        status = folder.stat()
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        problems("unreadable_folder", str(folder), error.strerror or str(error))
+        return
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
+        problems("symlink_loop", str(folder))
+        return
+    inside = above | {identity}
+    for entry in entries:
+        path = Path(entry.path)
+        try:
+            is_folder = entry.is_dir()
+        except OSError as error:
+            problems("unreadable_file", str(path), error.strerror or str(error))
+            continue
+        if is_folder:
+            if entry.name not in _SKIPPED_FOLDERS:
+                yield from _walk(path, seen, inside, problems)
+        elif path.suffix.lower() in SUFFIXES:
+            found = _entry(path, seen, problems, named=False)
+            if found is not None:
+                yield found
+
+
+def _entry(
+    path: Path, seen: set[tuple[int, int]], problems: ProblemSink, *, named: bool
+) -> FoundFile | None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        kind = "symlink_loop" if path.is_symlink() else "unreadable_file"
+        problems(kind, str(path), error.strerror or str(error))
+        return None
+    identity = (status.st_dev, status.st_ino)
+    if identity in seen:
+        return None
+    seen.add(identity)
+    return FoundFile(path, status.st_size, status.st_mtime_ns, named)

@@ -1,0 +1,87 @@
+"""Sorts a stream of calls into sessions with bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from cacheaudit.model.call import Call, Session
+
+IN_MEMORY = 20_000
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Call)
+
+
+def gather(
+    calls: Iterable[Call], source: str, project: str | None = None, in_memory: int = IN_MEMORY
+) -> Iterator[Session]:
+    """Group calls by session, in order of each session's first call.
+
+    Calls keep their order within a lane by time, and by position where times are missing.
+    Beyond ``in_memory`` calls they wait in a temporary database, so that a log of any size that
+    mixes its sessions needs no more memory than its longest session.
+    """
+    held: dict[str, list[Call]] = {}
+    count = 0
+    disk: sqlite3.Connection | None = None
+    order: dict[str, int] = {}
+    for call in calls:
+        order.setdefault(call.session, len(order))
+        held.setdefault(call.session, []).append(call)
+        count += 1
+        if count >= in_memory:
+            disk = disk or _open()
+            _spill(disk, held, order)
+            held.clear()
+            count = 0
+    if disk is not None:
+        _spill(disk, held, order)
+        yield from _from_disk(disk, order, source, project)
+        disk.close()
+        return
+    for session, members in held.items():
+        yield _session(session, members, source, project)
+
+
+def _session(session: str, calls: list[Call], source: str, project: str | None) -> Session:
+    return Session(id=session, source=source, calls=_in_order(calls), project=project)
+
+
+def _in_order(calls: list[Call]) -> tuple[Call, ...]:
+    """Order by time where every call has one; a log without times is in order already."""
+    times = [call.at for call in calls]
+    known = [at for at in times if at is not None]
+    if len(known) < len(calls) or all(a <= b for a, b in itertools.pairwise(known)):
+        return tuple(calls)
+    pairs = sorted(range(len(calls)), key=lambda i: (known[i], i))
+    return tuple(calls[i] for i in pairs)
+
+
+def _open() -> sqlite3.Connection:
+    disk = sqlite3.connect("")
+    disk.execute("PRAGMA cache_size = -16384")
+    disk.execute("CREATE TABLE waiting (session INTEGER, call BLOB)")
+    return disk
+
+
+def _spill(disk: sqlite3.Connection, held: dict[str, list[Call]], order: dict[str, int]) -> None:
+    disk.executemany(
+        "INSERT INTO waiting VALUES (?, ?)",
+        (
+            (order[session], _encoder.encode(call))
+            for session, calls in held.items()
+            for call in calls
+        ),
+    )
+
+
+def _from_disk(
+    disk: sqlite3.Connection, order: dict[str, int], source: str, project: str | None
+) -> Iterator[Session]:
+    disk.execute("CREATE INDEX by_session ON waiting (session)")
+    for session, number in order.items():
+        rows = disk.execute("SELECT call FROM waiting WHERE session = ? ORDER BY rowid", (number,))
+        yield _session(session, [_decoder.decode(row[0]) for row in rows], source, project)
