@@ -1,0 +1,335 @@
+"""What the readers of coding-agent sessions share: careful numbers, usage, times, documents."""
+
+from __future__ import annotations
+
+import codecs
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cacheaudit.model.call import Span
+from cacheaudit.model.ports import ProblemSink
+from cacheaudit.model.usage import (
+    FLAG_BAD_TYPE,
+    FLAG_CACHE_OVER_INPUT,
+    FLAG_FIELDS_DISAGREE,
+    FLAG_NEGATIVE,
+    FLAG_SPLIT_UNKNOWN,
+    FLAG_TOTAL,
+    Usage,
+    add,
+)
+
+MAX_DOCUMENT = 512 << 20
+# Contradictions in the record itself; assumptions of ours are no problem of the file.
+_CONTRADICTIONS = frozenset(
+    {FLAG_BAD_TYPE, FLAG_CACHE_OVER_INPUT, FLAG_FIELDS_DISAGREE, FLAG_NEGATIVE, FLAG_TOTAL}
+)
+_BY_MODEL = (
+    ("claude", "anthropic"),
+    ("gpt", "openai"),
+    ("codex", "openai"),
+    ("chatgpt", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("gemini", "google"),
+    ("deepseek", "deepseek"),
+    ("qwen", "qwen"),
+    ("kimi", "moonshot"),
+    ("moonshot", "moonshot"),
+    ("grok", "xai"),
+    ("glm", "zai"),
+    ("minimax", "minimax"),
+)
+
+T = TypeVar("T")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return the value where it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: object) -> str | None:
+    """Return the value where it is text with something in it."""
+    return value if isinstance(value, str) and value else None
+
+
+def money(value: object) -> Decimal | None:
+    """Read an amount as recorded.
+
+    A float that JSON wrote in its shortest form gives the same digits back by ``repr``, so sums
+    reproduce what the program stored.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def provider_of(model: str | None) -> str | None:
+    """Name the maker of a model by its well-known prefix; ``None`` where it has none."""
+    if not model:
+        return None
+    name = model.lower().rsplit("/", 1)[-1]
+    for prefix, provider in _BY_MODEL:
+        if name.startswith(prefix):
+            return provider
+    return None
+
+
+def tokens(record: Mapping[str, Any], name: str, flags: list[str]) -> int | None:
+    """Read one count.
+
+    Args:
+        record: Where it stands.
+        name: Its field.
+        flags: Gets a flag where the value is negative or no whole number; the count is unknown
+            then.
+    """
+    value = record.get(name)
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        _flag(flags, FLAG_BAD_TYPE)
+        return None
+    if value < 0:
+        _flag(flags, FLAG_NEGATIVE)
+        return None
+    return value
+
+
+def _flag(flags: list[str], flag: str) -> None:
+    if flag not in flags:
+        flags.append(flag)
+
+
+def inclusive(
+    dialect: str,
+    flags: list[str],
+    *,
+    total: int | None,
+    read: int | None,
+    write: int | None = None,
+    output: int | None = None,
+    reasoning: int | None = None,
+) -> Usage:
+    """Build a usage from counts whose input contains what was read and written."""
+    uncached = None
+    if total is not None and read is not None:
+        uncached = total - read - (write or 0)
+        if uncached < 0:
+            _flag(flags, FLAG_CACHE_OVER_INPUT)
+            uncached = 0
+    elif total is not None:
+        _flag(flags, FLAG_SPLIT_UNKNOWN)
+    return Usage(
+        total_input=total,
+        uncached_input=uncached,
+        cache_read=read,
+        write_other=write,
+        output=output,
+        reasoning=reasoning,
+        dialect=dialect,
+        flags=tuple(flags),
+    )
+
+
+def disjoint(
+    dialect: str,
+    flags: list[str],
+    *,
+    uncached: int | None,
+    read: int | None,
+    write: int | None = None,
+    output: int | None = None,
+    reasoning: int | None = None,
+) -> Usage:
+    """Build a usage from counts that exclude each other."""
+    known = uncached is not None and read is not None
+    if not known:
+        _flag(flags, FLAG_SPLIT_UNKNOWN)
+    return Usage(
+        total_input=add(uncached, read, write) if known else None,
+        uncached_input=uncached,
+        cache_read=read,
+        write_other=write,
+        output=output,
+        reasoning=reasoning,
+        dialect=dialect,
+        flags=tuple(flags),
+    )
+
+
+def google(
+    dialect: str,
+    flags: list[str],
+    *,
+    prompt: int | None,
+    cached: int | None,
+    candidates: int | None,
+    thoughts: int | None,
+    tool: int | None,
+    total: int | None,
+) -> Usage:
+    """Build a usage from Gemini's counts as agents store them.
+
+    Whether the thoughts stand beside the answer and the tool prompts beside the prompt differs
+    by program and endpoint; the recorded total decides, and Gemini's own rule (beside) where no
+    total is recorded or none fits.
+    """
+    answer, asked = candidates or 0, prompt or 0
+    fits = {
+        (beside, extra)
+        for beside in (True, False)
+        for extra in (True, False)
+        if asked + answer + (thoughts or 0) * beside + (tool or 0) * extra == total
+    }
+    beside, extra = (True, True)
+    if total is not None and fits:
+        beside, extra = max(fits)
+    elif total is not None and prompt is not None and candidates is not None:
+        _flag(flags, FLAG_TOTAL)
+    return inclusive(
+        dialect,
+        flags,
+        total=add(prompt, tool if extra else None),
+        # Gemini leaves the field out where nothing was read; agents then store 0 or nothing.
+        read=cached if cached is not None or prompt is None else 0,
+        output=add(candidates, thoughts if beside else None),
+        reasoning=thoughts,
+    )
+
+
+def count_flags(usage: Usage | None, problems: ProblemSink, where: str) -> None:
+    """Count the contradictions of a record under data quality."""
+    for flag in usage.flags if usage is not None else ():
+        if flag in _CONTRADICTIONS:
+            problems(flag, where)
+
+
+class Window:
+    """Brackets the start of a request between the last input before it and its first output."""
+
+    def __init__(self) -> None:
+        self._input: float | None = None
+        self._low: float | None = None
+        self._first: float | None = None
+
+    def saw_input(self, at: float | None) -> None:
+        """Note a record that the next request carries."""
+        if at is not None and (self._input is None or at > self._input):
+            self._input = at
+
+    def saw_output(self, at: float | None) -> None:
+        """Note a record that a response produced."""
+        if at is not None and self._first is None:
+            self._low, self._first = self._input, at
+
+    def close(self, end: float | None) -> Span | None:
+        """End the call; later input and output belong to the next one.
+
+        Returns:
+            The interval that holds the request start, or ``None`` where no lower bound is known.
+        """
+        low, high = (self._low, self._first) if self._first is not None else (self._input, end)
+        self._low = self._first = None
+        self.saw_input(end)
+        if low is None or high is None or high < low:
+            return None
+        return Span(low, high)
+
+
+def document(path: Path, problems: ProblemSink, kind: type[T]) -> T | None:
+    """Read a file that is one JSON value; every failure is counted and gives ``None``.
+
+    Args:
+        path: The file.
+        problems: Counts what goes wrong.
+        kind: Type to decode into; fields that it does not name are skipped, not built.
+    """
+    try:
+        if path.stat().st_size > MAX_DOCUMENT:
+            problems("too_long_line", str(path), f"one value of over {MAX_DOCUMENT >> 20} MiB")
+            return None
+        data = path.read_bytes()
+    except FileNotFoundError:
+        problems("vanished_file", str(path))
+        return None
+    except OSError as error:
+        problems("unreadable_file", str(path), error.strerror or str(error))
+        return None
+    return decode(_as_utf8(data, path, problems), str(path), problems, kind)
+
+
+def _as_utf8(data: bytes, path: Path, problems: ProblemSink) -> bytes:
+    if data.startswith(codecs.BOM_UTF8):
+        return data[len(codecs.BOM_UTF8) :]
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problems("encoding", str(path), "file is utf-16, read as such")
+        return data.decode("utf-16", errors="replace").encode()
+    return data
+
+
+def decode(data: bytes | msgspec.Raw, where: str, problems: ProblemSink, kind: type[T]) -> T | None:
+    """Decode one JSON value; a failure is counted and gives ``None``."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        problems("wrong_type", where, str(error))
+    except msgspec.DecodeError as error:
+        whole = bytes(data).rstrip().endswith((b"}", b"]"))
+        problems("invalid_json" if whole else "truncated_line", where, str(error))
+    except UnicodeDecodeError as error:
+        problems("encoding", where, error.reason)
+        try:
+            repaired = bytes(data).decode("utf-8", errors="replace").encode()
+            return msgspec.json.decode(repaired, type=kind)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    except RecursionError:
+        problems("too_deep", where, "nested deeper than the decoder allows")
+    return None
+
+
+def items(
+    raws: Iterable[msgspec.Raw], where: str, problems: ProblemSink
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (position from 1, object) of a list, one decoded at a time; others are counted."""
+    for position, raw in enumerate(raws, 1):
+        spot = f"{where}[{position - 1}]"
+        value = decode(raw, spot, problems, object)
+        if isinstance(value, dict):
+            yield position, value
+        elif value is not None:
+            problems("wrong_type", spot, "expected an object")
+
+
+def is_line_file(path: Path) -> bool:
+    """Whether a file holds one JSON value a line: so named, or its first line is a whole value."""
+    if path.suffix == ".jsonl":
+        return True
+    try:
+        with path.open("rb") as stream:
+            first = stream.readline(64 << 10)
+        msgspec.json.decode(first)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def folders(environment: Mapping[str, str], variable: str) -> list[Path]:
+    """Return the folders that an override variable names, separated by commas."""
+    return [
+        Path(part.strip()).expanduser()
+        for part in environment.get(variable, "").split(",")
+        if part.strip()
+    ]
