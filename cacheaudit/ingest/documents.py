@@ -1,7 +1,8 @@
 """Reads records out of JSON that is either one object a line or one document around a list.
 
-JSON lines are streamed. A document that spans lines is decoded at once, so it needs memory for its
-whole size; where it is broken, the records that are whole are still found and read one by one.
+JSON lines are streamed, and documents that merely follow each other are taken one by one. A
+document that spans lines is decoded at once and so needs memory for its whole size; where it is
+broken, the records that are whole are still found and read.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def json_records(
     data = _read(path, problems)
     if not data.strip():
         return
-    value = _document(data, path, problems)
+    value, elements = _document(data, path, problems, lists)
     if value is not None:
         yield from _unwrapped(path, problems, value, lists)
         return
-    for number, record in enumerate(_whole_elements(data, lists), 1):
+    for number, record in enumerate(elements, 1):
         decoded = _decode(record)
         if isinstance(decoded, dict):
             yield number, decoded
@@ -132,18 +133,23 @@ def _read(path: Path, problems: ProblemSink) -> bytes:
     return data if encoding is None else data.decode(encoding, errors="replace").encode()
 
 
-def _document(data: bytes, path: Path, problems: ProblemSink) -> Any:
+def _document(
+    data: bytes, path: Path, problems: ProblemSink, lists: tuple[str, ...]
+) -> tuple[Any, Iterator[bytes]]:
+    """Decode a document; where that fails, find its records."""
     try:
-        return msgspec.json.decode(data)
+        return msgspec.json.decode(data), iter(())
     except UnicodeDecodeError as error:
         problems("encoding", str(path), error.reason)
-        return _decode(data.decode(errors="replace").encode())
+        return _document(data.decode(errors="replace").encode(), path, problems, lists)
     except msgspec.DecodeError as error:
+        if "trailing characters" in str(error):
+            return None, _whole_elements(data, 0)
         cut = not data.rstrip().endswith((b"}", b"]"))
         problems("truncated_document" if cut else "invalid_json", str(path), str(error))
     except RecursionError:
         problems("too_deep", str(path), "nested deeper than the decoder allows")
-    return None
+    return None, _whole_elements(data, _list_start(data, lists))
 
 
 def _decode(data: bytes) -> Any:
@@ -155,14 +161,19 @@ def _decode(data: bytes) -> Any:
         return None
 
 
-def _whole_elements(data: bytes, lists: tuple[str, ...]) -> Iterator[bytes]:
-    """Yield the objects of the records' list that are closed, in a document that is not."""
+def _list_start(data: bytes, lists: tuple[str, ...]) -> int:
     start = 0
     for key in lists:
         found = data.find(b'"' + key.encode() + b'"', start)
         start = found if found >= 0 else start
+    bracket = data.find(b"[", start)
+    return bracket + 1 if bracket >= 0 else len(data)
+
+
+def _whole_elements(data: bytes, start: int) -> Iterator[bytes]:
+    """Yield the objects from ``start`` on that are closed, until the list around them is."""
     depth, begin = 0, -1
-    for token in _TOKEN.finditer(data, data.find(b"[", start) + 1):
+    for token in _TOKEN.finditer(data, start):
         kind = token[0]
         if kind in (b"{", b"["):
             if depth == 0:

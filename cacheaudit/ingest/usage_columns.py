@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cacheaudit.ingest._fields import Record
-from cacheaudit.ingest.plain_usage import Counts, disjoint, has_counts
+from cacheaudit.dialects.plain import DIALECT
+from cacheaudit.ingest._fields import is_absent, read_count
 from cacheaudit.ingest.tables import normal_name
 from cacheaudit.model.usage import Usage
 
@@ -62,6 +62,20 @@ _ROLES: dict[str, tuple[str, ...]] = {
         "output_tokens_details_reasoning_tokens", "completion_tokens_details_reasoning_tokens",
     ),
 }  # fmt: skip
+_CANONICAL = {
+    "total": "total_input",
+    "uncached": "uncached_input",
+    "read": "cache_read",
+    "write": "cache_write",
+    "write_5m": "cache_write_5m",
+    "write_1h": "cache_write_1h",
+    "write_30m": "cache_write_30m",
+    "write_12h": "cache_write_12h",
+    "write_other": "cache_write_other",
+    "output": "output",
+    "reasoning": "reasoning",
+}
+_CACHED = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 TOKEN_COLUMNS = frozenset(_ROLE_OF)
 
@@ -129,34 +143,39 @@ def convention(columns: Columns, rows: Iterable[Mapping[str, object]]) -> tuple[
     """
     cached_rows = equal = 0
     for row in rows:
-        counts = _recorded(columns, Record(row, "", _ignore))
-        known = (counts.read, counts.write, counts.write_5m, counts.write_1h)
-        cached = sum(n for n in known if n is not None)
-        if counts.total is None or not cached:
+        counts = _recorded(columns, row)
+        total = counts.pop("total_input", None)
+        known = [counts.get(name) for name in _CACHED]
+        cached = sum(n for n in known if isinstance(n, int))
+        if not isinstance(total, int) or not cached:
             continue
-        if cached > counts.total:
+        if cached > total:
             return "uncached", True
         cached_rows += 1
-        equal += cached == counts.total
+        equal += cached == total
     return "total", equal * 2 > cached_rows
 
 
-def usage_of(columns: Columns, record: Record, dialect: str) -> Usage | None:
-    """Read the token counts of one row; ``None`` where it has none."""
-    counts = _recorded(columns, record)
-    if not has_counts(counts):
-        return None
-    return disjoint(counts, dialect)
+def usage_of(columns: Columns, row: Mapping[str, object]) -> Usage | None:
+    """Read the token counts of one row; ``None`` where it has none.
+
+    A cell that is no count is handed on as it is, so that the dialect flags it and leaves unknown
+    what rests on it.
+    """
+    counts = _recorded(columns, row)
+    return DIALECT.normalise(counts) if counts else None
 
 
-def _recorded(columns: Columns, record: Record) -> Counts:
-    found: dict[str, int | None] = {}
+def _recorded(columns: Columns, row: Mapping[str, object]) -> dict[str, object]:
+    """Collect the counts under the names of the plain dialect."""
+    found: dict[str, object] = {}
     for role, column in columns.names.items():
-        target = (columns.input_is or "total") if role == "input" else role
-        if found.get(target) is None:
-            found[target] = record.count(column)
-    return Counts(**found)
-
-
-def _ignore(kind: str, where: str, detail: str = "") -> None:
-    """Count nothing: the same rows are read again, and counted, afterwards."""
+        value = row.get(column)
+        if is_absent(value):
+            continue
+        target = _CANONICAL[(columns.input_is or "total") if role == "input" else role]
+        try:
+            found.setdefault(target, read_count(value))
+        except ValueError:
+            found.setdefault(target, value)
+    return found

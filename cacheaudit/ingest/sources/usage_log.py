@@ -159,7 +159,7 @@ class _Reader:
         record = Record(fields, where, self._problems)
         self._name_unknown(fields, where)
         nested = mapping(fields.get("usage"))
-        usage = normalise(nested) if nested else usage_of(columns, record, "plain")
+        usage = normalise(nested) if nested else usage_of(columns, fields)
         if usage is None and not _has_error(record):
             self._problems("missing_usage", where, "no token count in this row")
             return None
