@@ -29,7 +29,7 @@ from cacheaudit.ingest.claude_wire import (
     decode_usage,
     decode_whole,
 )
-from cacheaudit.ingest.lines import MAX_LINE
+from cacheaudit.ingest.lines import MAX_LINE, fault_of, is_utf8
 from cacheaudit.model.call import Boundary
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import ProblemSink
@@ -41,7 +41,7 @@ _BOUNDARY_LINE = 16 << 10
 SYNTHETIC = "<synthetic>"
 
 _any = msgspec.json.Decoder().decode
-_BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BAD = (msgspec.DecodeError, RecursionError)
 
 
 class Response:
@@ -341,18 +341,17 @@ class Scan:
         stripped = line.strip(b" \t\r\0")
         if not stripped:
             return
+        if not is_utf8(stripped):
+            self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
+            if b'"usage"' in stripped:
+                self._whole_line(stripped.decode(errors="replace").encode(), number)
+            return
         try:
             _any(stripped)
-        except UnicodeDecodeError as error:
-            self.problems("encoding", where, str(error))
-            repaired = stripped.decode("utf-8", errors="replace").encode()
-            if b'"usage"' in repaired and repaired != stripped:
-                self._whole_line(repaired, number)
         except RecursionError:
-            self.problems("too_deep", where)
+            self.problems("too_deep", where, "nested deeper than the decoder allows")
         except msgspec.DecodeError as error:
-            kind = "invalid_json" if stripped.endswith(b"}") else "truncated_line"
-            self.problems(kind, where, str(error))
+            self.problems(fault_of(stripped), where, str(error))
 
 
 def _kept(new: msgspec.Raw, old: bytes | None) -> bytes | None:

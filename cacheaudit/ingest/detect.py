@@ -45,7 +45,7 @@ def head_of(path: Path, limit: int = HEAD_BYTES) -> Head:
     if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
         try:
             document = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             document = None
     return Head(path=path, data=data, size=size, lines=_json_objects(data, size), document=document)
 
@@ -68,7 +68,7 @@ def _json_objects(data: bytes, size: int) -> tuple[dict[str, object], ...]:
     for line in lines[:_HEAD_LINES]:
         try:
             value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             continue
         if isinstance(value, dict):
             found.append(value)

@@ -65,21 +65,31 @@ def parse(line: bytes, where: str, problems: ProblemSink) -> Any:
     try:
         return _decode(line)
     except msgspec.DecodeError as error:
-        text = str(error)
-        if not line.rstrip().endswith((b"}", b"]")):
-            problems("truncated_line", where, text)
-        else:
-            problems("invalid_json", where, text)
-    except UnicodeDecodeError as error:
-        return _repaired(line, where, problems, error)
+        if not is_utf8(line):
+            return _repaired(line, where, problems)
+        problems(fault_of(line), where, str(error))
     except RecursionError:
         problems("too_deep", where, "nested deeper than the decoder allows")
     return None
 
 
-def _repaired(line: bytes, where: str, problems: ProblemSink, error: Exception) -> Any:
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are valid UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def fault_of(line: bytes) -> str:
+    """Name what is wrong with a line that is no JSON: cut off, or wrong inside."""
+    return "invalid_json" if line.rstrip().endswith((b"}", b"]")) else "truncated_line"
+
+
+def _repaired(line: bytes, where: str, problems: ProblemSink) -> Any:
     """Read a line with bytes that are no UTF-8: they become U+FFFD, and that is counted."""
-    problems("encoding", where, str(error))
+    problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
     try:
         return _decode(line.decode("utf-8", errors="replace").encode())
     except (msgspec.DecodeError, RecursionError):

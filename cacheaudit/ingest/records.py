@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from cacheaudit.model.call import Call
@@ -24,6 +25,8 @@ class UsageRecord(NamedTuple):
     at: float | None
     usage: Usage
     project: str | None = None
+    reported_cost: Decimal | None = None
+    currency: str = "USD"
 
 
 def record_of(call: Call, project: str | None = None) -> UsageRecord | None:
@@ -41,4 +44,6 @@ def record_of(call: Call, project: str | None = None) -> UsageRecord | None:
         None if call.relative_time else call.at,
         call.usage,
         project,
+        call.reported_cost,
+        call.currency,
     )

@@ -56,7 +56,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     output: int | None = None
     output_is_lower_bound: bool = False
     total_input: int | None = None
-    hit_ratio: str | None = None
+    hit_ratio: float | None = None
     input_equivalents: str | None = None
     cost: CostTotal
 
@@ -163,7 +163,7 @@ class Simulation(msgspec.Struct, frozen=True):
 
     exact_calls: int | None = None
     calls: int | None = None
-    mean_abs_error_tokens: str | None = None
+    mean_abs_error_tokens: float | None = None
     unexplained_tokens: int | None = None
 
 

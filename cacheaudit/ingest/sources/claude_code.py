@@ -98,6 +98,7 @@ class ClaudeCode:
                 _seconds(response.first_at),
                 usage,
                 place.project,
+                _cost(response.cost),
             )
 
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:

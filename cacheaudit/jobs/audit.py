@@ -1,0 +1,316 @@
+"""The main job: read, price, diagnose, and put everything into one result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from cacheaudit._version import __version__
+from cacheaudit.diagnose.runner import diagnose
+from cacheaudit.ingest.corpus import Corpus
+from cacheaudit.ingest.problems import Problems
+from cacheaudit.jobs.common import (
+    Moments,
+    open_corpus,
+    require_readable,
+    rules_version,
+    source_limits,
+)
+from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.tally import Bucket, Tally, is_plain, merged
+from cacheaudit.model.call import Call, Session
+from cacheaudit.model.change import Change
+from cacheaudit.model.clock import iso
+from cacheaudit.model.finding import Finding, Loss
+from cacheaudit.model.money import plain
+from cacheaudit.model.usage import Usage
+from cacheaudit.pricing.book import PriceBook
+from cacheaudit.pricing.card import RateCard
+from cacheaudit.pricing.cost import price_usage
+from cacheaudit.report.result import (
+    AuditResult,
+    CallRow,
+    ChangeRow,
+    FindingRow,
+    FixRow,
+    Group,
+    LossRow,
+    PlaceRow,
+    PriceUsed,
+    Quality,
+    RivalRow,
+    Scope,
+    Simulation,
+    Tool,
+    Totals,
+    WhatIf,
+)
+from cacheaudit.report.spool import CallSpool
+
+_Key = tuple[str, str, str]
+
+
+def audit(inputs: Inputs, progress: Progress) -> AuditResult:
+    """Audit recorded sessions.
+
+    Args:
+        inputs: What to read.
+        progress: Told after every session.
+
+    Returns:
+        The result; its calls are kept on disk where there are many.
+
+    Raises:
+        UsageError: A named path does not exist.
+        UnknownFormatError: Nothing readable was named.
+    """
+    problems = Problems()
+    work = _Work(PriceBook(inputs.prices), inputs, problems)
+    if inputs.db is not None and not inputs.paths:
+        return work.result_of_store(inputs.db)
+    corpus = open_corpus(inputs, problems, progress)
+    for session in corpus.sessions():
+        work.take(session)
+        for amendment in corpus.amendments:
+            work.amend(amendment.call, amendment.more_output)
+        corpus.amendments.clear()
+    require_readable(corpus, problems)
+    return work.result(corpus)
+
+
+class _Work:
+    """What an audit gathers, session after session."""
+
+    def __init__(self, book: PriceBook, inputs: Inputs, problems: Problems) -> None:
+        self._book = book
+        self._tally = Tally(book)
+        self._since, self._until = inputs.since, inputs.until
+        self._problems = problems
+        self._spool = CallSpool()
+        self._buckets: dict[_Key, Bucket] = {}
+        self._findings: list[Finding] = []
+        self._moments = Moments()
+        self._sessions = 0
+
+    def take(self, session: Session) -> None:
+        """Diagnose a session and add its calls."""
+        session = self._in_time(session)
+        if not session.calls:
+            return
+        self._sessions += 1
+        diagnosis = diagnose(session, self._book)
+        self._findings.extend(diagnosis.findings)
+        changes = diagnosis.changes
+        for call in session.calls:
+            self._add(call, changes.get(call.id))
+
+    def _in_time(self, session: Session) -> Session:
+        if self._since is None and self._until is None:
+            return session
+        low = self._since if self._since is not None else float("-inf")
+        high = self._until if self._until is not None else float("inf")
+        kept = tuple(
+            call for call in session.calls if call.at is not None and low <= call.at < high
+        )
+        return Session(id=session.id, source=session.source, calls=kept, project=session.project)
+
+    def _add(self, call: Call, change: Change | None) -> None:
+        usage = call.usage
+        at = None if call.relative_time else call.at
+        cost: Decimal | None = None
+        if usage is not None:
+            key = (call.session, call.purpose, call.model or "unknown")
+            bucket = self._buckets.get(key)
+            if bucket is None:
+                bucket = self._buckets[key] = Bucket()
+            self._tally.add(bucket, usage, call.provider, call.model, call.surface, at)
+            cost = self._cost(call, usage, at)
+            if call.reported_cost is not None:
+                self._tally.add_reported(bucket, call.reported_cost, call.currency)
+        if at is not None:
+            self._moments.add(at)
+        self._spool.append(_row(call, usage, cost, change))
+
+    def _cost(self, call: Call, usage: Usage, at: float | None) -> Decimal | None:
+        if not usage.parts and not usage.write_other and not usage.flags:
+            card = self._tally.card(usage, call.provider, call.model, call.surface, at)
+            if card is not None and is_plain(usage, card):
+                return card.amount(
+                    usage.uncached_input or 0,
+                    usage.cache_read or 0,
+                    usage.write_5m or 0,
+                    usage.write_1h or 0,
+                    usage.write_30m or 0,
+                    usage.write_12h or 0,
+                    usage.output or 0,
+                    usage.web_searches or 0,
+                )
+        return price_usage(
+            self._book,
+            usage,
+            provider=call.provider,
+            model=call.model,
+            at=at,
+            surface=call.surface,
+        ).amount
+
+    def amend(self, call: Call, more: int) -> None:
+        """Correct a call that was added already: a later copy had more output."""
+        usage = call.usage
+        bucket = self._buckets.get((call.session, call.purpose, call.model or "unknown"))
+        if usage is None or bucket is None:
+            return
+        at = None if call.relative_time else call.at
+        card = self._tally.card(usage, call.provider, call.model, call.surface, at)
+        self._tally.add_output(bucket, more, card)
+        cost = self._cost(call, usage, at)
+        self._spool.amend(call.id, usage.output or 0, None if cost is None else plain(cost))
+
+    def result(self, corpus: Corpus) -> AuditResult:
+        """Put everything together."""
+        scope = Scope(
+            sources=dict(sorted(corpus.read_sources.items())),
+            sessions=self._sessions,
+            calls=len(self._spool),
+            first=self._moments.first_iso,
+            last=self._moments.last_iso,
+            files=len(corpus.files),
+            bytes=corpus.total_bytes,
+        )
+        return self._finish(scope, source_limits(corpus, self._problems))
+
+    def result_of_store(self, url: str) -> AuditResult:
+        """Audit what a store holds."""
+        from cacheaudit.store.store import open_store
+
+        sources: dict[str, int] = {}
+        with open_store(url, create=False) as store:
+            for session in store.sessions():
+                sources[session.source] = sources.get(session.source, 0) + 1
+                self.take(session)
+        scope = Scope(
+            sources=dict(sorted(sources.items())),
+            sessions=self._sessions,
+            calls=len(self._spool),
+            first=self._moments.first_iso,
+            last=self._moments.last_iso,
+        )
+        return self._finish(scope, [])
+
+    def _finish(self, scope: Scope, quality: list[Quality]) -> AuditResult:
+        buckets = self._buckets
+        return AuditResult(
+            tool=Tool(__version__, rules_version(), self._tally.as_of),
+            scope=scope,
+            totals=merged(buckets.values()).totals(),
+            calls=self._spool,
+            findings=[_finding_row(finding) for finding in self._ranked()],
+            what_if=WhatIf(),
+            simulation=Simulation(),
+            data_quality=quality,
+            by_session=_groups(buckets.items(), 0),
+            by_purpose=_groups(buckets.items(), 1),
+            by_model=_groups(buckets.items(), 2),
+            prices=[_price_used(card) for _, card in sorted(self._tally.cards.items())],
+        )
+
+    def _ranked(self) -> list[Finding]:
+        """Order by money, then by tokens; notes last."""
+
+        def rank(finding: Finding) -> tuple[int, Decimal, int, str]:
+            lost = finding.lost
+            money = lost.cost if lost is not None and lost.cost is not None else Decimal(0)
+            return (finding.kind != "loss", -money, -finding.tokens_lost, finding.id)
+
+        return sorted(self._findings, key=rank)
+
+
+def _row(call: Call, usage: Usage | None, cost: Decimal | None, change: Change | None) -> CallRow:
+    usage = usage or _NO_USAGE
+    at = call.at
+    return CallRow(
+        id=call.id,
+        session=call.session,
+        lane=call.lane,
+        purpose=call.purpose,
+        provider=call.provider,
+        model=call.model,
+        started_at=None if at is None or call.relative_time else iso(at),
+        total_input=usage.total_input,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
+        uncached_input=usage.uncached_input,
+        output=usage.output,
+        cost=None if cost is None else plain(cost),
+        first_change=None if change is None else _change_row(change),
+        where=None if call.origin is None else str(call.origin),
+    )
+
+
+_NO_USAGE = Usage()
+
+
+def _change_row(change: Change) -> ChangeRow:
+    return ChangeRow(
+        change.level, change.path, change.byte_offset, change.kind, change.tokens_after
+    )
+
+
+def _groups(items: Iterable[tuple[_Key, Bucket]], part: int) -> list[Group]:
+    joined: dict[str, Bucket] = {}
+    for key, bucket in items:
+        name = key[part]
+        mine = joined.get(name)
+        if mine is None:
+            mine = joined[name] = Bucket()
+        mine.merge(bucket)
+    groups = [Group(name, bucket.totals()) for name, bucket in joined.items()]
+    return sorted(groups, key=lambda group: (-_money(group.totals), group.key))
+
+
+def _money(totals: Totals) -> Decimal:
+    return Decimal(totals.cost.computed or 0)
+
+
+def _finding_row(finding: Finding) -> FindingRow:
+    place, fix = finding.first_change, finding.fix
+    return FindingRow(
+        id=finding.id,
+        rule=finding.rule,
+        name=finding.name,
+        title=finding.title,
+        verdict=finding.verdict,
+        evidence=finding.evidence,
+        kind=finding.kind,
+        session=finding.session,
+        calls=list(finding.calls),
+        established=list(finding.established),
+        to_check=list(finding.to_check),
+        rivals=[RivalRow(rival.rule, rival.why) for rival in finding.rivals],
+        first_change=None
+        if place is None
+        else PlaceRow(place.level, place.path, place.byte_offset),
+        tokens_lost=finding.tokens_lost,
+        lost=_loss_row(finding.lost),
+        fix=None if fix is None else FixRow(fix.title, fix.patch, _loss_row(fix.saves_alone)),
+    )
+
+
+def _loss_row(loss: Loss | None) -> LossRow | None:
+    if loss is None:
+        return None
+    return LossRow(plain(loss.input_equivalents), None if loss.cost is None else plain(loss.cost))
+
+
+def _price_used(card: RateCard) -> PriceUsed:
+    return PriceUsed(
+        id=card.id,
+        provider=card.provider,
+        model=card.model,
+        currency=card.currency,
+        rates=card.per_million(),
+        valid_from=card.valid_from,
+        source=card.source,
+        checked=card.checked,
+        note=card.note,
+    )

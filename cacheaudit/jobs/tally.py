@@ -1,0 +1,336 @@
+"""Adds usage up, by group and by price row, so that money is computed once a row and exactly.
+
+Costs are linear in tokens within one price row (date, tier and service class chosen), so summing
+tokens first and pricing the sums gives the same amount to the last digit as pricing every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from cacheaudit.model.money import ZERO, plain
+from cacheaudit.model.usage import (
+    FLAG_NOT_BILLED,
+    FLAG_OUTPUT_LOWER_BOUND,
+    Usage,
+)
+from cacheaudit.pricing.book import PriceBook
+from cacheaudit.pricing.card import RateCard
+from cacheaudit.pricing.cost import Cost, input_equivalents, price_usage
+from cacheaudit.report.result import CostTotal, Totals
+
+
+class Sums:
+    """Token sums of any number of calls; ``None`` where no call knew the part."""
+
+    __slots__ = (
+        "calls",
+        "output",
+        "priced",
+        "read",
+        "searches",
+        "total",
+        "uncached",
+        "w1",
+        "w5",
+        "w12",
+        "w30",
+        "wx",
+    )
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.total: int | None = None
+        self.uncached: int | None = None
+        self.read: int | None = None
+        self.w5: int | None = None
+        self.w1: int | None = None
+        self.w30: int | None = None
+        self.w12: int | None = None
+        self.wx: int | None = None
+        self.output: int | None = None
+        self.searches: int | None = None
+
+    def add(self, usage: Usage) -> None:
+        """Add one call."""
+        self.calls += 1
+        if (value := usage.total_input) is not None:
+            self.total = value + (self.total or 0)
+        if (value := usage.uncached_input) is not None:
+            self.uncached = value + (self.uncached or 0)
+        if (value := usage.cache_read) is not None:
+            self.read = value + (self.read or 0)
+        if (value := usage.write_5m) is not None:
+            self.w5 = value + (self.w5 or 0)
+        if (value := usage.write_1h) is not None:
+            self.w1 = value + (self.w1 or 0)
+        if (value := usage.output) is not None:
+            self.output = value + (self.output or 0)
+        if (value := usage.web_searches) is not None:
+            self.searches = value + (self.searches or 0)
+        if (value := usage.write_other) is not None:
+            self.wx = value + (self.wx or 0)
+        if (value := usage.write_30m) is not None:
+            self.w30 = value + (self.w30 or 0)
+        if (value := usage.write_12h) is not None:
+            self.w12 = value + (self.w12 or 0)
+
+    def merge(self, other: Sums) -> None:
+        """Add the sums of other calls."""
+        self.calls += other.calls
+        for name in _COUNTS:
+            value = getattr(other, name)
+            if value is not None:
+                setattr(self, name, value + (getattr(self, name) or 0))
+
+
+_COUNTS = ("total", "uncached", "read", "w5", "w1", "w30", "w12", "wx", "output", "searches")
+
+
+class Bucket:
+    """One group: token sums, exact money, and what could not be priced."""
+
+    __slots__ = (
+        "by_card",
+        "equivalents",
+        "extra",
+        "lower_bound",
+        "odd",
+        "reasons",
+        "reported",
+        "unpriced",
+        "without_equivalents",
+    )
+
+    def __init__(self) -> None:
+        self.by_card: dict[str, tuple[RateCard, Sums]] = {}
+        self.odd = Sums()
+        self.extra = ZERO
+        self.equivalents = ZERO
+        self.without_equivalents = 0
+        self.reported: Decimal | None = None
+        self.unpriced = 0
+        self.reasons: dict[str, int] = {}
+        self.lower_bound = False
+
+    def merge(self, other: Bucket) -> None:
+        """Add another group."""
+        for key, (card, sums) in other.by_card.items():
+            mine = self.by_card.get(key)
+            if mine is None:
+                mine = self.by_card[key] = (card, Sums())
+            mine[1].merge(sums)
+        self.odd.merge(other.odd)
+        self.extra += other.extra
+        self.equivalents += other.equivalents
+        self.without_equivalents += other.without_equivalents
+        if other.reported is not None:
+            self.reported = other.reported + (self.reported or ZERO)
+        self.unpriced += other.unpriced
+        for reason, count in other.reasons.items():
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+        self.lower_bound = self.lower_bound or other.lower_bound
+
+    def totals(self) -> Totals:
+        """Price the sums and shape them for the result."""
+        sums = Sums()
+        money, equivalents = self.extra, self.equivalents
+        for card, part in self.by_card.values():
+            sums.merge(part)
+            money += card.amount(
+                part.uncached or 0,
+                part.read or 0,
+                part.w5 or 0,
+                part.w1 or 0,
+                part.w30 or 0,
+                part.w12 or 0,
+                part.output or 0,
+                part.searches or 0,
+            )
+            equivalents += _equivalents_of(card, part)
+        sums.merge(self.odd)
+        return Totals(
+            calls=sums.calls,
+            uncached_input=sums.uncached,
+            cache_read=sums.read,
+            cache_write={
+                "5m": sums.w5,
+                "1h": sums.w1,
+                "30m": sums.w30,
+                "12h": sums.w12,
+                "other": sums.wx,
+            },
+            output=sums.output,
+            output_is_lower_bound=self.lower_bound,
+            total_input=sums.total,
+            hit_ratio=_ratio(sums.read, sums.total),
+            input_equivalents=(
+                plain(equivalents) if sums.calls > self.without_equivalents else None
+            ),
+            cost=self._cost(money, sums.calls),
+        )
+
+    def _cost(self, money: Decimal, calls: int) -> CostTotal:
+        reason = None
+        if self.reasons:
+            counted = sorted(self.reasons.items())
+            reason = "; ".join(f"{why} ({count} calls)" for why, count in counted)
+        return CostTotal(
+            computed=plain(money) if self.unpriced < calls or not calls else None,
+            reported=plain(self.reported) if self.reported is not None else None,
+            currency="USD",
+            unpriced_calls=self.unpriced,
+            reason=reason,
+        )
+
+
+class Tally:
+    """Adds calls up by any group key.
+
+    Cost: about 3 µs a call of the usual form.
+    """
+
+    def __init__(self, book: PriceBook) -> None:
+        self._book = book
+        self.buckets: dict[str, Bucket] = {}
+        self.cards: dict[str, RateCard] = {}
+
+    def bucket(self, key: str) -> Bucket:
+        """Return the bucket of a group, new where it is the first time."""
+        found = self.buckets.get(key)
+        if found is None:
+            found = self.buckets[key] = Bucket()
+        return found
+
+    def card(
+        self,
+        usage: Usage,
+        provider: str | None,
+        model: str | None,
+        surface: str | None,
+        at: float | None,
+    ) -> RateCard | None:
+        """Return the price row of a call."""
+        card = self._book.card(
+            provider,
+            model,
+            at,
+            surface=surface,
+            speed=usage.speed,
+            service_tier=usage.service_tier,
+            geo=usage.inference_geo,
+            total_input=usage.prompt_size,
+        )
+        if card is not None:
+            self.cards[card.id] = card
+        return card
+
+    def add(
+        self,
+        bucket: Bucket,
+        usage: Usage,
+        provider: str | None,
+        model: str | None,
+        surface: str | None,
+        at: float | None,
+    ) -> None:
+        """Add one call's usage to a group."""
+        if FLAG_OUTPUT_LOWER_BOUND in usage.flags:
+            bucket.lower_bound = True
+        if not usage.parts and not usage.write_other and FLAG_NOT_BILLED not in usage.flags:
+            card = self.card(usage, provider, model, surface, at)
+            if card is not None and is_plain(usage, card):
+                entry = bucket.by_card.get(card.id)
+                if entry is None:
+                    entry = bucket.by_card[card.id] = (card, Sums())
+                entry[1].add(usage)
+                return
+        self._add_odd(bucket, usage, provider, model, surface, at)
+
+    def _add_odd(
+        self,
+        bucket: Bucket,
+        usage: Usage,
+        provider: str | None,
+        model: str | None,
+        surface: str | None,
+        at: float | None,
+    ) -> None:
+        """Add a call that needs a closer look: several entries, unlabelled writes, no price."""
+        bucket.odd.add(usage)
+        cost = price_usage(
+            self._book, usage, provider=provider, model=model, at=at, surface=surface
+        )
+        self.note_cards(cost)
+        if cost.amount is None:
+            bucket.unpriced += 1
+            reason = cost.reason or "no price is known"
+            bucket.reasons[reason] = bucket.reasons.get(reason, 0) + 1
+        else:
+            bucket.extra += cost.amount
+        equivalents = input_equivalents(
+            self._book, usage, provider=provider, model=model, at=at, surface=surface
+        )
+        if equivalents is None:
+            bucket.without_equivalents += 1
+        else:
+            bucket.equivalents += equivalents
+
+    def note_cards(self, cost: Cost) -> None:
+        """Remember the price rows that a cost rests on."""
+        for card in cost.cards:
+            self.cards[card.id] = card
+
+    def add_reported(self, bucket: Bucket, cost: Decimal, currency: str) -> None:
+        """Add what the record itself says that a call cost; other currencies stay apart."""
+        if currency == "USD":
+            bucket.reported = cost + (bucket.reported or ZERO)
+
+    @property
+    def as_of(self) -> str:
+        """Newest date of the price tables in use."""
+        return self._book.as_of
+
+    def add_output(self, bucket: Bucket, tokens: int, card: RateCard | None) -> None:
+        """Correct a group for a later copy of a call that had more output."""
+        bucket.odd.output = tokens + (bucket.odd.output or 0)
+        if card is not None and card.output is not None:
+            bucket.extra += card.output * tokens
+
+
+def is_plain(usage: Usage, card: RateCard) -> bool:
+    """Whether a call can be priced by multiplying its parts with the rates of one row."""
+    if usage.uncached_input is None or usage.cache_read is None or usage.output is None:
+        return False
+    if usage.write_5m and "5m" not in card.writes:
+        return False
+    if usage.write_1h and "1h" not in card.writes:
+        return False
+    if usage.write_30m and "30m" not in card.writes:
+        return False
+    if usage.write_12h and "12h" not in card.writes:
+        return False
+    if card.uncached <= ZERO or (usage.output and card.output is None):
+        return False
+    return not usage.web_searches or card.web_search is not None
+
+
+def merged(buckets: Iterable[Bucket]) -> Bucket:
+    """Add groups up."""
+    whole = Bucket()
+    for bucket in buckets:
+        whole.merge(bucket)
+    return whole
+
+
+def _equivalents_of(card: RateCard, sums: Sums) -> Decimal:
+    total = Decimal(sums.uncached or 0) + (card.read_ratio or ZERO) * (sums.read or 0)
+    for ttl, tokens in (("5m", sums.w5), ("1h", sums.w1), ("30m", sums.w30), ("12h", sums.w12)):
+        if tokens:
+            total += (card.write_ratio(ttl) or ZERO) * tokens
+    return total
+
+
+def _ratio(read: int | None, total: int | None) -> float | None:
+    return round(read / total, 6) if read is not None and total else None

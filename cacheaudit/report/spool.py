@@ -1,0 +1,84 @@
+"""Keeps the rows of a long history on disk, so that a result needs little memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import IO, cast
+
+import msgspec
+
+from cacheaudit.report.result import CallRow
+
+IN_MEMORY_BYTES = 4 << 20
+_FLUSH_BYTES = 256 << 10
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(CallRow)
+
+
+class CallSpool:
+    """Call rows in the order in which they were added; may be read any number of times.
+
+    Rows are kept as lines of JSON; the first 4 MiB stay in memory.
+    """
+
+    def __init__(self) -> None:
+        # Closed with the object: nothing outlives the result that reads it.
+        self._file = cast(
+            "IO[bytes]",
+            tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES),  # noqa: SIM115
+        )
+        self._pending = bytearray()
+        self._amended: dict[str, tuple[int, str | None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, row: CallRow) -> None:
+        """Add a row."""
+        self._pending += _encoder.encode(row)
+        self._pending += b"\n"
+        self._count += 1
+        if len(self._pending) >= _FLUSH_BYTES:
+            self._flush()
+
+    def amend(self, call_id: str, output: int, cost: str | None) -> None:
+        """Replace output and cost of a row that was added before."""
+        self._amended[call_id] = (output, cost)
+
+    def __iter__(self) -> Iterator[CallRow]:
+        for line in self._lines():
+            yield self._current(_decoder.decode(line))
+
+    def json_rows(self) -> Iterator[bytes]:
+        """Yield every row as JSON; cheaper than decoding and encoding it again."""
+        for line in self._lines():
+            if self._amended:
+                yield _encoder.encode(self._current(_decoder.decode(line)))
+            else:
+                yield line.rstrip(b"\n")
+
+    def _current(self, row: CallRow) -> CallRow:
+        newer = self._amended.get(row.id)
+        if newer is None:
+            return row
+        return msgspec.structs.replace(row, output=newer[0], cost=newer[1])
+
+    def _lines(self) -> Iterator[bytes]:
+        self._flush()
+        position = 0
+        while True:
+            # Re-seek for each piece, so that two readers do not disturb each other.
+            self._file.seek(position)
+            lines = self._file.readlines(_FLUSH_BYTES)
+            if not lines:
+                return
+            position = self._file.tell()
+            yield from lines
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._file.seek(0, 2)
+            self._file.write(self._pending)
+            self._pending.clear()
