@@ -1,0 +1,28 @@
+"""Says why a prompt cache missed, what that cost, and whether a fix would have helped."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from cacheaudit._version import __version__
+
+__all__ = ["CacheAuditError", "Inputs", "__version__", "audit", "usage"]
+
+_HOMES = {
+    "CacheAuditError": "cacheaudit.errors",
+    "Inputs": "cacheaudit.jobs.inputs",
+    "audit": "cacheaudit.jobs.audit",
+    "usage": "cacheaudit.jobs.usage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that the command line starts fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

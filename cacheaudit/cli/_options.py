@@ -1,0 +1,74 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cacheaudit.cli._times import Moment
+from cacheaudit.report.renderer import names
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+
+
+def output_options(*formats: str) -> Callable[[Command], Command]:
+    """Add ``--json``, ``--format``, ``-o``, ``--quiet`` and ``--no-color``."""
+    kinds = click.Choice(formats or names())
+
+    def add(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."
+            ),
+            click.option("-q", "--quiet", is_flag=True, help="No progress bar and no remarks."),
+            click.option(
+                "-o",
+                "--output",
+                type=_FILE,
+                help="Write to a file; its ending sets the format unless --format is given.",
+            ),
+            click.option("--format", "form", type=kinds, help="Form of the result."),
+            click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def input_options(command: Command) -> Command:
+    """Add paths, ``--db``, ``--prices``, ``--since`` and ``--until``."""
+    for option in (
+        click.option(
+            "--until", type=Moment(is_end=True), help="Only calls up to then; a date includes it."
+        ),
+        click.option(
+            "--since",
+            type=Moment(is_end=False),
+            help="Only calls from then on: 2026-11-03, a full time, today, or 7d for a week ago.",
+        ),
+        click.option(
+            "--prices",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            multiple=True,
+            help="Price file that goes before the built-in tables; may be repeated.",
+        ),
+        db_option,
+        click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path)),
+    ):
+        command = option(command)
+    return command
+
+
+def db_option(command: Command) -> Command:
+    """Add ``--db``."""
+    return click.option(
+        "--db",
+        metavar="URL",
+        envvar="CACHEAUDIT_DB",
+        help="SQLAlchemy URL or file of the store; the variable CACHEAUDIT_DB does the same.",
+    )(command)

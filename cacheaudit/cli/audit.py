@@ -1,0 +1,83 @@
+"""``cacheaudit audit``: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cacheaudit.cli._gate import Limit, LimitType, judge
+from cacheaudit.cli._group import say
+from cacheaudit.cli._machine import Machine
+from cacheaudit.cli._options import input_options, output_options
+from cacheaudit.cli._output import Output
+from cacheaudit.cli._progress import progress
+
+GATE_FAILED = 1
+
+
+@click.command("audit")
+@input_options
+@click.option(
+    "--fail-over",
+    type=LimitType(),
+    help="Exit with 1 where misses cost more: an amount (5usd) or a share of the bill (10%).",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Every finding in full, every session.")
+@output_options()
+@click.pass_obj
+def command(
+    machine: Machine,
+    *,
+    paths: tuple[Path, ...],
+    db: str | None,
+    prices: tuple[Path, ...],
+    since: float | None,
+    until: float | None,
+    fail_over: Limit | None,
+    verbose: bool,
+    as_json: bool,
+    form: str | None,
+    output: Path | None,
+    quiet: bool,
+    no_color: bool,
+) -> None:
+    """Find, read, price and diagnose recorded sessions, and report what misses cost.
+
+    PATH is a session file or a folder of them; any supported format is recognised by its content.
+    Without a path, the folders are read in which coding agents keep their sessions.
+    """
+    from cacheaudit.jobs.audit import audit
+    from cacheaudit.jobs.inputs import Inputs
+    from cacheaudit.report.renderer import renderer
+
+    out = Output(
+        form=form,
+        as_json=as_json,
+        output=output,
+        quiet=quiet,
+        no_color=no_color,
+        environment=machine.environment,
+        verbose=verbose,
+    )
+    writer = renderer(out.form)
+    inputs = Inputs(
+        paths=paths,
+        environment=machine.environment,
+        home=machine.home,
+        prices=prices,
+        since=since,
+        until=until,
+        db=db,
+    )
+    with progress(quiet=quiet) as show:
+        result = audit(inputs, show)
+    out.write(lambda stream: writer.audit(result, stream, out.view))
+    if fail_over is None:
+        return
+    judgement = judge(result, fail_over)
+    if not judgement.holds:
+        say(f"Gate failed: {judgement.text}")
+        raise SystemExit(GATE_FAILED)
+    if not quiet:
+        say(f"Gate holds: {judgement.text}")

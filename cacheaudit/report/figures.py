@@ -1,0 +1,183 @@
+"""Folds a long row of calls into a figure of bounded size, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from cacheaudit.report.result import CallRow, Group
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_GAP = "·"
+
+
+class Sparkline:
+    """The read ratio over a session's calls, in at most ``width`` characters.
+
+    Each character stands for the same number of neighbouring calls; a dot means that nothing
+    is known of them.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._limit = width * 2
+        self._width = width
+        self._each = 1
+        self._filled = 0
+        self._buckets: list[list[int]] = []
+
+    def add(self, read: int | None, total: int | None) -> None:
+        """Take one call."""
+        if self._filled == 0:
+            if len(self._buckets) == self._limit:
+                self._halve()
+            self._buckets.append([0, 0])
+        self._filled = (self._filled + 1) % self._each
+        if read is not None and total:
+            self._buckets[-1][0] += read
+            self._buckets[-1][1] += total
+
+    def _halve(self) -> None:
+        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
+        self._buckets = [[a[0] + b[0], a[1] + b[1]] for a, b in pairs]
+        self._each *= 2
+
+    def draw(self) -> str:
+        """Return the characters."""
+        buckets = self._buckets
+        while len(buckets) > self._width:
+            merged = [_merge(buckets[i : i + 2]) for i in range(0, len(buckets), 2)]
+            buckets = merged
+        return "".join(_level(read, total) for read, total in buckets)
+
+
+def _merge(pair: Sequence[list[int]]) -> list[int]:
+    return [sum(item[0] for item in pair), sum(item[1] for item in pair)]
+
+
+def _level(read: int, total: int) -> str:
+    if not total:
+        return _GAP
+    return _LEVELS[min(7, max(0, read * 8 // total))]
+
+
+def sparklines(
+    calls: Iterable[CallRow], sessions: Iterable[str], width: int
+) -> dict[str, Sparkline]:
+    """Draw the read ratio of some sessions in one pass over all calls."""
+    lines = {session: Sparkline(width) for session in sessions}
+    if lines:
+        for call in calls:
+            line = lines.get(call.session)
+            if line is not None:
+                line.add(call.cache_read, call.total_input)
+    return lines
+
+
+def dearest(groups: Sequence[Group], number: int) -> list[Group]:
+    """Choose the groups that cost most: by money, else by input."""
+    from cacheaudit.model.money import ZERO, decimal
+
+    def weight(group: Group) -> tuple[object, int]:
+        cost = group.totals.cost.computed or group.totals.cost.reported
+        return (-decimal(cost) if cost else ZERO, -(group.totals.total_input or 0))
+
+    return sorted(groups, key=weight)[:number]
+
+
+class Slot(msgspec.Struct):
+    """One bar of the timeline: one call, or several neighbouring ones of a lane.
+
+    Tokens are sums; ``split_unknown`` counts calls whose input is known but not its parts.
+    """
+
+    index: int
+    lane: str
+    calls: int = 0
+    read: int = 0
+    write: int = 0
+    uncached: int = 0
+    unsplit: int = 0
+    output: int = 0
+    first_call: str = ""
+    started_at: str | None = None
+    marks: tuple[int, ...] = ()
+    number: int = 0
+
+    @property
+    def mean_input(self) -> int:
+        """Input tokens of an average call of the bar."""
+        return (self.read + self.write + self.uncached + self.unsplit) // max(1, self.calls)
+
+
+class Timeline:
+    """Bars of one session, at most ``limit`` of them.
+
+    Where there are more calls, neighbours of the same lane share a bar; ``each`` says how many.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = max(2, limit)
+        self.each = 1
+        self.calls = 0
+        self._slots: dict[tuple[int, str], Slot] = {}
+
+    def add(self, call: CallRow, marks: tuple[int, ...] = ()) -> None:
+        """Take the next call."""
+        key = (self.calls // self.each, call.lane)
+        slot = self._slots.get(key)
+        if slot is None:
+            if len(self._slots) >= self._limit:
+                self._halve()
+                key = (self.calls // self.each, call.lane)
+                slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = Slot(
+                    index=key[0],
+                    lane=call.lane,
+                    first_call=call.id,
+                    started_at=call.started_at,
+                    number=self.calls + 1,
+                )
+        self.calls += 1
+        _fill(slot, call, marks)
+
+    def _halve(self) -> None:
+        self.each *= 2
+        merged: dict[tuple[int, str], Slot] = {}
+        for (index, lane), slot in self._slots.items():
+            key = (index // 2, lane)
+            other = merged.get(key)
+            if other is None:
+                slot.index = key[0]
+                merged[key] = slot
+                continue
+            for name in ("calls", "read", "write", "uncached", "unsplit", "output"):
+                setattr(other, name, getattr(other, name) + getattr(slot, name))
+            other.marks = (*other.marks, *slot.marks)
+        self._slots = merged
+
+    @property
+    def slots(self) -> list[Slot]:
+        """The bars, in order."""
+        return list(self._slots.values())
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes, in order of first appearance."""
+        return list(dict.fromkeys(slot.lane for slot in self._slots.values()))
+
+
+def _fill(slot: Slot, call: CallRow, marks: tuple[int, ...]) -> None:
+    slot.calls += 1
+    slot.output += call.output or 0
+    slot.marks = (*slot.marks, *marks)
+    parts = (call.cache_read, call.cache_write, call.uncached_input)
+    if call.cache_read is None and call.uncached_input is None:
+        slot.unsplit += max(0, (call.total_input or 0) - (call.cache_write or 0))
+        slot.write += call.cache_write or 0
+        return
+    read, write, uncached = (part or 0 for part in parts)
+    slot.read += read
+    slot.write += write
+    slot.uncached += uncached

@@ -1,0 +1,70 @@
+"""JSON: the published contract, written call by call so that memory does not grow."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import msgspec
+
+from cacheaudit.report.renderer import View
+from cacheaudit.report.result import AuditResult, UsageResult
+
+_FLUSH = 1 << 16
+_BEFORE = ("schema", "tool", "scope", "totals")
+_AFTER = (
+    "findings",
+    "what_if",
+    "simulation",
+    "data_quality",
+    "by_model",
+    "by_purpose",
+    "by_session",
+    "prices",
+)
+
+
+class JsonRenderer:
+    """Writes ``cacheaudit.audit/1`` and ``cacheaudit.usage/1``."""
+
+    name = "json"
+    suffix = ".json"
+
+    def audit(self, result: AuditResult, out: BinaryIO, view: View) -> None:
+        """Write the result of an audit; one call a line."""
+        del view
+        encoder = msgspec.json.Encoder()
+        buffer = bytearray(b"{")
+        for field in _BEFORE:
+            _field(buffer, encoder, field, result)
+        buffer += b'"calls":['
+        separator = b"\n"
+        for call in result.calls:
+            buffer += separator
+            encoder.encode_into(call, buffer, -1)
+            separator = b",\n"
+            if len(buffer) > _FLUSH:
+                out.write(buffer)
+                buffer.clear()
+        buffer += b"],\n"
+        for field in _AFTER:
+            _field(buffer, encoder, field, result)
+        del buffer[-2:]
+        buffer += b"}\n"
+        out.write(buffer)
+
+    def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
+        """Write totals."""
+        del view
+        fields = ("schema", "tool", "scope", "by", "totals", "groups", "data_quality")
+        out.write(msgspec.json.encode({name: getattr(result, name) for name in fields}) + b"\n")
+
+
+def _field(
+    buffer: bytearray, encoder: msgspec.json.Encoder, name: str, result: AuditResult
+) -> None:
+    buffer += b'"' + name.encode() + b'":'
+    encoder.encode_into(getattr(result, name), buffer, -1)
+    buffer += b",\n"
+
+
+RENDERER = JsonRenderer()

@@ -1,0 +1,101 @@
+"""SARIF 2.1.0, for code-scanning pages and editors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+import msgspec
+
+from cacheaudit.report.renderer import View, not_for_usage
+from cacheaudit.report.result import AuditResult, FindingRow, UsageResult
+from cacheaudit.report.summary import by_money
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {"loss": "warning", "error": "error"}
+_WHERE = re.compile(r"(.+):(\d+)")
+_PLACES = 20
+
+
+class SarifRenderer:
+    """Writes one result a finding; calls are its locations where the record names their lines."""
+
+    name = "sarif"
+    suffix = ".sarif"
+
+    def audit(self, result: AuditResult, out: BinaryIO, view: View) -> None:
+        """Write the result of an audit."""
+        del view
+        findings = by_money(result.findings)
+        wanted = {call for finding in findings for call in finding.calls[:_PLACES]}
+        places: dict[str, str] = {}
+        if wanted:
+            places = {
+                call.id: call.where for call in result.calls if call.where and call.id in wanted
+            }
+        names = {finding.rule: finding.name for finding in findings}
+        order = {rule: index for index, rule in enumerate(names)}
+        run = {
+            "tool": {
+                "driver": {
+                    "name": "cacheaudit",
+                    "version": result.tool.version,
+                    "rules": [
+                        {"id": rule, "name": name, "shortDescription": {"text": name}}
+                        for rule, name in names.items()
+                    ],
+                }
+            },
+            "columnKind": "utf16CodeUnits",
+            "results": [_result(f, order[f.rule], places) for f in findings],
+        }
+        document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+        out.write(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+    def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
+        """Refuse: totals alone hold no findings."""
+        raise not_for_usage(self.name)
+
+
+def _result(finding: FindingRow, rule_index: int, places: dict[str, str]) -> dict[str, Any]:
+    sentences = [finding.title.rstrip(".") + ".", *finding.established]
+    if finding.fix is not None:
+        sentences.append(f"Fix: {finding.fix.title}.")
+    lost = finding.lost
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": rule_index,
+        "level": _LEVELS.get(finding.kind, "note"),
+        "message": {"text": " ".join(sentences)},
+        "locations": [
+            _location(places[call]) for call in finding.calls[:_PLACES] if call in places
+        ],
+        "partialFingerprints": {"finding/v1": f"{finding.rule}/{'/'.join(finding.calls[:1])}"},
+        "properties": {
+            "verdict": finding.verdict,
+            "evidence": finding.evidence,
+            "calls": finding.calls,
+            "tokensLost": finding.tokens_lost,
+            "inputEquivalentsLost": lost.input_equivalents if lost else None,
+            "costLost": lost.cost if lost else None,
+        },
+    }
+
+
+def _location(where: str) -> dict[str, Any]:
+    match = _WHERE.fullmatch(where)
+    file, line = (match[1], int(match[2])) if match else (where, 0)
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(file)}}
+    if line:
+        place["region"] = {"startLine": line}
+    return {"physicalLocation": place}
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+RENDERER = SarifRenderer()

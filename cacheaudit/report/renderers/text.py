@@ -1,0 +1,324 @@
+"""Text for a terminal: what was paid, what misses cost, why, and what to do."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cacheaudit.report import format as fmt
+from cacheaudit.report.figures import dearest, sparklines
+from cacheaudit.report.groups import GROUP_HEADS, group_cells
+from cacheaudit.report.renderer import View
+from cacheaudit.report.result import (
+    AuditResult,
+    FindingRow,
+    Quality,
+    Scope,
+    Tool,
+    Totals,
+    UsageResult,
+)
+from cacheaudit.report.result import Group as TotalsGroup
+from cacheaudit.report.summary import by_money, paid, source_words, verdict, write_tiers, writes
+from cacheaudit.report.words import confidence, quality_words
+
+SHOWN_FINDINGS = 5
+SHOWN_LINES = 3
+SHOWN_SESSIONS = 5
+SHOWN_QUALITY = 8
+READ, WRITE, UNCACHED = "cyan", "yellow", "red"
+
+
+class TextRenderer:
+    """Writes what fits the terminal; ``--verbose`` shows the rest."""
+
+    name = "text"
+    suffix = ".txt"
+
+    def audit(self, result: AuditResult, out: BinaryIO, view: View) -> None:
+        """Write the result of an audit."""
+        parts: list[RenderableType] = [_scope(result.scope, result.tool), Text()]
+        parts.append(_verdict(result))
+        if result.scope.calls:
+            parts += [Text(), _totals(result.totals, view.width)]
+            parts += _findings(result, view)
+        if len(result.by_model) > 1 or result.totals.cost.unpriced_calls:
+            parts += [*_heading("By model"), group_table("Model", result.by_model, None, view)]
+        if len(result.by_purpose) > 1:
+            parts += [
+                *_heading("By purpose"),
+                group_table("Purpose", result.by_purpose, None, view),
+            ]
+        parts += _sessions(result, view)
+        parts += _quality(result.data_quality, view)
+        emit(parts, out, view)
+
+    def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
+        """Write totals."""
+        parts: list[RenderableType] = [_scope(result.scope, result.tool), Text()]
+        if result.scope.calls:
+            parts.append(group_table(result.by.title(), result.groups, result.totals, view))
+            if result.totals.output_is_lower_bound:
+                parts.append(Text("Output is a lower bound: the record lacks some.", style="dim"))
+            parts += _cost_remarks(result.totals)
+        else:
+            parts.append(Text("No calls were found in what was read."))
+        parts += _quality(result.data_quality, view)
+        emit(parts, out, view)
+
+
+def emit(parts: Sequence[RenderableType], out: BinaryIO, view: View) -> None:
+    """Lay the parts out and write them; lines end without blanks."""
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=view.width,
+        force_terminal=view.color,
+        color_system="standard" if view.color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    console.print(Group(*parts))
+    lines = (line.rstrip() for line in stream.getvalue().splitlines())
+    out.write("\n".join([*lines, ""]).encode(view.encoding, errors="replace"))
+
+
+def group_table(
+    head: str, groups: Sequence[TotalsGroup], totals: Totals | None, view: View
+) -> Table:
+    """Lay out totals by key, with numbers shortened where full ones do not fit."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(head, overflow="ellipsis", no_wrap=True, min_width=8)
+    for title in GROUP_HEADS:
+        table.add_column(title, justify="right", no_wrap=True)
+    rows = group_cells(groups, totals, view.width - 12)
+    for group, cells in zip(groups, rows, strict=False):
+        table.add_row(fmt.printable(group.key), *cells)
+    if totals is not None and len(groups) != 1:
+        table.add_row("Total", *rows[-1], style="bold")
+    return table
+
+
+def _scope(scope: Scope, tool: Tool) -> Text:
+    pieces = [
+        fmt.plural(scope.calls, "call"),
+        fmt.plural(scope.sessions, "session"),
+        fmt.period(scope.first, scope.last) if scope.calls else "",
+        f"from {source_words(scope)}" if scope.sources else "",
+        f"prices of {tool.prices_as_of}" if tool.prices_as_of else "",
+    ]
+    return Text(" · ".join(piece for piece in pieces if piece), style="dim")
+
+
+def _verdict(result: AuditResult) -> Text:
+    first, *rest = verdict(result)
+    text = Text(first, style="bold")
+    for sentence in rest:
+        text.append(f"\n{sentence}", style="not bold")
+    return text
+
+
+def _totals(totals: Totals, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("Input", fmt.count(totals.total_input, fmt.UNKNOWN), "", "tokens")
+    bar = 20 if width < 100 else 30
+    for label, value, style, remark in (
+        ("  read from the cache", totals.cache_read, READ, ""),
+        ("  written to it", writes(totals), WRITE, write_tiers(totals)),
+        ("  uncached", totals.uncached_input, UNCACHED, ""),
+    ):
+        part = fmt.share(value, totals.total_input)
+        drawn = Text(_bar(value, totals.total_input, bar), style=style)
+        if remark:
+            drawn.append(f"  {remark}" if drawn.plain else remark, style="dim")
+        table.add_row(label, fmt.count(value, fmt.UNKNOWN), fmt.ratio(part, ""), drawn)
+    bound = "tokens, a lower bound" if totals.output_is_lower_bound else "tokens"
+    table.add_row("Output", fmt.count(totals.output, fmt.UNKNOWN), "", bound)
+    equivalents = fmt.equivalents(totals.input_equivalents, fmt.UNKNOWN)
+    table.add_row("Input, weighted", equivalents, "", "in ordinary input tokens")
+    value, origin = paid(totals)
+    table.add_row("Cost", fmt.amount(value, totals.cost.currency), "", _cost_remark(totals, origin))
+    return table
+
+
+def _bar(value: int | None, whole: int | None, width: int) -> str:
+    if not value or not whole:
+        return ""
+    return "█" * max(1, round(value * width / whole))
+
+
+def _cost_remark(totals: Totals, origin: str) -> str:
+    cost = totals.cost
+    remarks = []
+    if origin == "computed":
+        remarks.append("computed from prices")
+        if cost.reported is not None:
+            remarks.append(f"the record says {fmt.amount(cost.reported, cost.currency)}")
+    elif origin == "reported":
+        remarks.append("as the record says")
+    if cost.reason:
+        remarks.append(fmt.printable(cost.reason))
+    if cost.unpriced_calls:
+        remarks.append(f"{fmt.plural(cost.unpriced_calls, 'call')} without a price")
+    return "; ".join(remarks)
+
+
+def _cost_remarks(totals: Totals) -> Iterator[RenderableType]:
+    cost = totals.cost
+    if cost.unpriced_calls:
+        reason = f": {fmt.printable(cost.reason)}" if cost.reason else ""
+        text = f"{fmt.plural(cost.unpriced_calls, 'call')} without a price{reason}"
+        yield Text(f"{text} (--prices FILE adds one).", style="dim")
+    if cost.reported is not None and cost.computed is not None:
+        yield Text(f"The record says {fmt.amount(cost.reported, cost.currency)}.", style="dim")
+
+
+def _heading(title: str, remark: str = "") -> list[RenderableType]:
+    text = Text(title, style="bold")
+    if remark:
+        text.append(f"  {remark}", style="dim not bold")
+    return [Text(), text]
+
+
+def _findings(result: AuditResult, view: View) -> list[RenderableType]:
+    findings = by_money(result.findings)
+    if not findings:
+        return [*_heading("Findings"), Text("None.")]
+    shown = findings if view.verbose else findings[:SHOWN_FINDINGS]
+    currency = result.totals.cost.currency
+    parts = _heading("Findings", "dearest first")
+    for number, finding in enumerate(shown, 1):
+        parts += [Text() if number > 1 else Text("", end="")]
+        parts.append(_finding(number, finding, currency, view))
+    if rest := len(findings) - len(shown):
+        parts += [Text(), Text(f"… {fmt.plural(rest, 'more finding')}: --verbose", style="dim")]
+    return parts
+
+
+def _finding(number: int, finding: FindingRow, currency: str, view: View) -> RenderableType:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(width=2, justify="right")
+    table.add_column(ratio=1)
+    table.add_column(justify="right", no_wrap=True)
+    lost = finding.lost
+    money = ""
+    if lost is not None:
+        money = (
+            fmt.amount(lost.cost, currency, unknown="no price") if finding.kind == "loss" else ""
+        )
+    table.add_row(
+        Text(str(number), style="bold"),
+        Text(fmt.printable(finding.title), style="bold"),
+        Text(money, style="bold red"),
+    )
+    facts = [
+        f"{finding.rule} {finding.name}",
+        confidence(finding.verdict, finding.evidence),
+    ]
+    if finding.tokens_lost:
+        facts.append(f"{finding.tokens_lost:,} tokens")
+    facts.append(_calls(finding, view))
+    table.add_row("", Text(" · ".join(facts), style="dim"), "")
+    return Group(table, *_lines(finding, currency, view))
+
+
+def _calls(finding: FindingRow, view: View) -> str:
+    ids = [fmt.printable(call) for call in finding.calls]
+    limit = len(ids) if view.verbose else 3
+    listed = ", ".join(ids[:limit])
+    more = f" and {len(ids) - limit} more" if len(ids) > limit else ""
+    return f"{'call' if len(ids) == 1 else 'calls'} {listed}{more}"
+
+
+def _lines(finding: FindingRow, currency: str, view: View) -> Iterator[RenderableType]:
+    rivals = [f"{rival.rule}: {rival.why}" for rival in finding.rivals]
+    for label, style, lines in (
+        ("established", "green", finding.established),
+        ("to check", "yellow", finding.to_check),
+        ("rivals", "magenta", rivals),
+    ):
+        limit = len(lines) if view.verbose else SHOWN_LINES
+        for position, line in enumerate(lines[:limit]):
+            yield _labelled(label if position == 0 else "", style, fmt.printable(line))
+        if len(lines) > limit:
+            yield _labelled("", style, f"… {len(lines) - limit} more")
+    place = finding.first_change
+    if place is not None:
+        where = f"{fmt.printable(place.path)}, byte {place.byte_offset:,}"
+        yield _labelled("changed at", "cyan", where)
+    fix = finding.fix
+    if fix is None:
+        return
+    saves = ""
+    if fix.saves_alone is not None and fix.saves_alone.cost is not None:
+        saves = f" (alone saves {fmt.amount(fix.saves_alone.cost, currency)})"
+    yield _labelled("fix", "blue", f"{fmt.printable(fix.title)}{saves}")
+    if fix.patch and view.verbose:
+        yield Padding(Text("\n".join(map(fmt.printable, fix.patch.splitlines()))), (0, 0, 0, 15))
+
+
+def _labelled(label: str, style: str, text: str) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=2)
+    table.add_column(width=11)
+    table.add_column()
+    table.add_row("", Text(label, style=style), Text(text))
+    return table
+
+
+def _sessions(result: AuditResult, view: View) -> list[RenderableType]:
+    number = len(result.by_session) if view.verbose else SHOWN_SESSIONS
+    chosen = dearest(result.by_session, number)
+    if not chosen:
+        return []
+    drawn = sparklines(result.calls, [g.key for g in chosen], 24 if view.width < 100 else 48)
+    places = fmt.places_for(paid(g.totals)[0] for g in chosen)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("Session", overflow="ellipsis", no_wrap=True, min_width=8)
+    for head in ("Calls", "Read", "Cost"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("Read ratio, call by call", no_wrap=True)
+    for group in chosen:
+        totals = group.totals
+        cost = fmt.money(paid(totals)[0], totals.cost.currency, places, fmt.DASH)
+        line = Text(str(drawn[group.key]), style=READ)
+        read = fmt.ratio(totals.hit_ratio, fmt.DASH)
+        table.add_row(fmt.printable(group.key), f"{totals.calls:,}", read, cost, line)
+    parts = [*_heading("Sessions", "dearest first"), table]
+    if rest := len(result.by_session) - len(chosen):
+        parts.append(Text(f"… {fmt.plural(rest, 'more session')}: --verbose", style="dim"))
+    return parts
+
+
+def _quality(rows: Sequence[Quality], view: View) -> list[RenderableType]:
+    if not rows:
+        return []
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    shown = rows if view.verbose else rows[:SHOWN_QUALITY]
+    for row in shown:
+        text = Text(quality_words(row.kind))
+        examples = row.examples if view.verbose else row.examples[:1]
+        for example in examples:
+            text.append(f"\n{fmt.printable(example)}", style="dim")
+        table.add_row(f"{row.count:,}", text)
+    parts = [*_heading("Data quality"), table]
+    if rest := len(rows) - len(shown):
+        parts.append(Text(f"… {fmt.plural(rest, 'more kind')}: --verbose", style="dim"))
+    return parts
+
+
+RENDERER = TextRenderer()

@@ -1,0 +1,166 @@
+"""What every renderer says of an audit beyond its rows: losses, order, the sentence on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+import msgspec
+
+from cacheaudit.model.money import ZERO, decimal, plain
+from cacheaudit.report import format as fmt
+from cacheaudit.report.result import AuditResult, FindingRow, Scope, Totals
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What misses cost, over findings that stand for a loss.
+
+    Attributes:
+        findings: How many.
+        tokens: Tokens that a hit would have read.
+        input_equivalents: In ordinary input tokens.
+        cost: Sum of the priced ones; ``None`` where there are losses and none has a price.
+        unpriced: Losses without a price.
+    """
+
+    findings: int
+    tokens: int
+    input_equivalents: Decimal
+    cost: Decimal | None
+    unpriced: int
+
+    @property
+    def cost_text(self) -> str | None:
+        """The cost as a plain decimal string."""
+        return None if self.cost is None else plain(self.cost)
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One row of the loss table: every loss of one rule."""
+
+    rule: str
+    name: str
+    lost: Lost
+    proved: int
+
+
+def losses(findings: Iterable[FindingRow]) -> list[FindingRow]:
+    """Keep the findings that stand for a loss."""
+    return [finding for finding in findings if finding.kind == "loss"]
+
+
+def by_money(findings: Iterable[FindingRow]) -> list[FindingRow]:
+    """Order findings: losses by money, then by equivalents and tokens; notes and errors behind."""
+    return sorted(findings, key=_weight)
+
+
+def _weight(finding: FindingRow) -> tuple[int, Decimal, Decimal, int, str]:
+    cost = decimal(finding.lost.cost) if finding.lost and finding.lost.cost else ZERO
+    equivalents = decimal(finding.lost.input_equivalents) if finding.lost else ZERO
+    rank = {"loss": 0, "error": 1}.get(finding.kind, 2)
+    return (rank, -cost, -equivalents, -finding.tokens_lost, finding.id)
+
+
+def lost(findings: Iterable[FindingRow]) -> Lost:
+    """Add up what misses cost."""
+    number = tokens = unpriced = 0
+    equivalents, cost, priced = ZERO, ZERO, 0
+    for finding in losses(findings):
+        number += 1
+        tokens += finding.tokens_lost
+        if finding.lost is not None:
+            equivalents += decimal(finding.lost.input_equivalents)
+        if finding.lost is None or finding.lost.cost is None:
+            unpriced += 1
+            continue
+        priced += 1
+        cost += decimal(finding.lost.cost)
+    known = cost if priced or not number else None
+    return Lost(number, tokens, equivalents, known, unpriced)
+
+
+def causes(findings: Iterable[FindingRow]) -> list[Cause]:
+    """Group the losses by rule, dearest first."""
+    grouped: dict[str, list[FindingRow]] = {}
+    for finding in losses(findings):
+        grouped.setdefault(finding.rule, []).append(finding)
+    rows = [
+        Cause(rule, group[0].name, lost(group), sum(f.verdict == "proved" for f in group))
+        for rule, group in grouped.items()
+    ]
+    return sorted(rows, key=lambda c: (-(c.lost.cost or ZERO), -c.lost.input_equivalents, c.rule))
+
+
+def paid(totals: Totals) -> tuple[str | None, str]:
+    """Return what was paid and where the figure comes from: ``computed`` or ``reported``."""
+    if totals.cost.computed is not None:
+        return totals.cost.computed, "computed"
+    if totals.cost.reported is not None:
+        return totals.cost.reported, "reported"
+    return None, "not known"
+
+
+def verdict(result: AuditResult) -> list[str]:
+    """Say the whole result in one to three sentences."""
+    if not result.scope.calls:
+        return ["No calls were found in what was read."]
+    totals, currency = result.totals, result.totals.cost.currency
+    total_lost = lost(result.findings)
+    sentences = [_paid_sentence(totals, total_lost, currency)]
+    if totals.hit_ratio is not None:
+        sentences.append(f"{fmt.ratio(totals.hit_ratio)} of the input was read from the cache.")
+    else:
+        sentences.append("How much was read from the cache is not known.")
+    leading = causes(result.findings)
+    if leading and len(leading) > 1:
+        sentences.append(_leading_sentence(leading[0], total_lost))
+    elif leading:
+        cause = leading[0]
+        sentences.append(f"All of the loss has one cause: {cause.name} ({cause.rule}).")
+    return sentences
+
+
+def _paid_sentence(totals: Totals, total: Lost, currency: str) -> str:
+    value, origin = paid(totals)
+    if value is None:
+        start = f"The cost is not known ({totals.cost.reason or 'no price for the model'})"
+    else:
+        known = "" if origin == "computed" else ", as the record says"
+        start = f"Paid {fmt.amount(value, currency)}{known}"
+        if totals.cost.unpriced_calls:
+            start += f" for the priced calls ({totals.cost.unpriced_calls:,} have no price)"
+    if not total.findings:
+        return f"{start}; no loss to cache misses was found."
+    if total.cost is None or value is None:
+        lost_text = f"{fmt.equivalents(plain(total.input_equivalents))} ordinary input tokens"
+        return f"{start}; misses cost as much as {lost_text}."
+    part = fmt.whole_percent(total.cost, decimal(value))
+    lost_text = fmt.money(total.cost_text, currency, fmt.places_for([value]))
+    return f"{start}, of it {lost_text} ({part}) lost to cache misses."
+
+
+def _leading_sentence(cause: Cause, total: Lost) -> str:
+    if total.cost and cause.lost.cost is not None:
+        part = fmt.whole_percent(cause.lost.cost, total.cost)
+    else:
+        part = fmt.whole_percent(cause.lost.input_equivalents, total.input_equivalents)
+    return f"The largest cause is {cause.name} ({cause.rule}) with {part} of the loss."
+
+
+def writes(totals: Totals) -> int | None:
+    """Add up the writes of every lifetime."""
+    known = [value for value in totals.cache_write.values() if value is not None]
+    return sum(known) if known else None
+
+
+def write_tiers(totals: Totals) -> str:
+    """List the lifetimes that were written: ``5m 280,420 · 1h 1,200``."""
+    tiers = [f"{ttl} {value:,}" for ttl, value in totals.cache_write.items() if value]
+    return " · ".join(tiers)
+
+
+def source_words(scope: Scope) -> str:
+    """Name the sources, each with its count where there are several."""
+    if len(scope.sources) == 1:
+        return fmt.printable(next(iter(scope.sources)))
+    return ", ".join(f"{fmt.printable(name)} ({n:,})" for name, n in scope.sources.items())

@@ -1,0 +1,45 @@
+"""The words that every rendering uses for the codes of a result."""
+
+from __future__ import annotations
+
+VERDICTS = {"proved": "proved", "consistent": "consistent", "unknown": "cause not known"}
+EVIDENCE = {
+    "reported": "the provider's word",
+    "body_diff": "requests compared",
+    "replayed": "replayed",
+    "simulated": "simulated",
+    "usage": "usage figures",
+}
+_QUALITY = {
+    "truncated_line": "lines cut off",
+    "invalid_json": "lines that are no JSON",
+    "wrong_type": "fields of a wrong type",
+    "too_long_line": "lines over the size limit, skipped",
+    "encoding": "texts that are not UTF-8",
+    "too_deep": "lines nested too deep",
+    "unreadable_file": "files that could not be read",
+    "vanished_file": "files that vanished while they were read",
+    "symlink_loop": "loops of links",
+    "unknown_format": "files of no known format",
+    "missing_usage": "calls without usage",
+    "negative_part": "negative token counts",
+    "write_split_differs_from_total": "writes whose lifetimes do not add up to the total",
+    "cache_exceeds_input": "calls that read more than their input",
+    "parts_differ_from_total": "calls whose parts do not add up",
+    "fields_disagree": "calls with two fields that disagree",
+    "write_ttl_assumed": "writes whose lifetime is not recorded; the default was taken",
+    "output_is_lower_bound": "calls whose output is a lower bound",
+    "not_billed": "calls that were not billed",
+    "cache_split_unknown": "calls whose input is known but not what was read from the cache",
+    "unknown_model": "calls of a model without a price",
+}
+
+
+def quality_words(kind: str) -> str:
+    """Say a kind of data quality in words; a kind without any is written with blanks."""
+    return _QUALITY.get(kind) or kind.replace("_", " ")
+
+
+def confidence(verdict: str, evidence: str) -> str:
+    """Say how sure a finding is and what that rests on: ``proved (requests compared)``."""
+    return f"{VERDICTS.get(verdict, verdict)} ({EVIDENCE.get(evidence, evidence)})"
