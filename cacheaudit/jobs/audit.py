@@ -26,7 +26,7 @@ from cacheaudit.model.money import plain
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
-from cacheaudit.pricing.cost import price_usage
+from cacheaudit.pricing.cost import price_call
 from cacheaudit.report.result import (
     AuditResult,
     CallRow,
@@ -145,14 +145,7 @@ class _Work:
                     usage.output or 0,
                     usage.web_searches or 0,
                 )
-        return price_usage(
-            self._book,
-            usage,
-            provider=call.provider,
-            model=call.model,
-            at=at,
-            surface=call.surface,
-        ).amount
+        return price_call(call, self._book).amount
 
     def amend(self, call: Call, more: int) -> None:
         """Correct a call that was added already: a later copy had more output."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+from cacheaudit.model.call import Call
 from cacheaudit.model.money import ZERO, plain
 from cacheaudit.model.usage import (
     FLAG_NOT_BILLED,
@@ -17,7 +18,8 @@ from cacheaudit.model.usage import (
 )
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
-from cacheaudit.pricing.cost import Cost, input_equivalents, price_usage
+from cacheaudit.pricing.cost import price_call
+from cacheaudit.pricing.equivalents import call_input_equivalents
 from cacheaudit.report.result import CostTotal, Totals
 
 
@@ -259,28 +261,22 @@ class Tally:
     ) -> None:
         """Add a call that needs a closer look: several entries, unlabelled writes, no price."""
         bucket.odd.add(usage)
-        cost = price_usage(
-            self._book, usage, provider=provider, model=model, at=at, surface=surface
+        # Only its prices are asked for, so the call needs no identity.
+        call = Call(
+            id="", provider=provider, model=model, surface=surface, started_at=at, usage=usage
         )
-        self.note_cards(cost)
+        cost = price_call(call, self._book)
         if cost.amount is None:
             bucket.unpriced += 1
             reason = cost.reason or "no price is known"
             bucket.reasons[reason] = bucket.reasons.get(reason, 0) + 1
         else:
             bucket.extra += cost.amount
-        equivalents = input_equivalents(
-            self._book, usage, provider=provider, model=model, at=at, surface=surface
-        )
+        equivalents = call_input_equivalents(call, self._book)
         if equivalents is None:
             bucket.without_equivalents += 1
         else:
             bucket.equivalents += equivalents
-
-    def note_cards(self, cost: Cost) -> None:
-        """Remember the price rows that a cost rests on."""
-        for card in cost.cards:
-            self.cards[card.id] = card
 
     def add_reported(self, bucket: Bucket, cost: Decimal, currency: str) -> None:
         """Add what the record itself says that a call cost; other currencies stay apart."""
@@ -289,8 +285,9 @@ class Tally:
 
     @property
     def as_of(self) -> str:
-        """Newest date of the price tables in use."""
-        return self._book.as_of
+        """Newest day on which a price in use was checked; of all tables where none is in use."""
+        days = [card.checked for card in self.cards.values()]
+        return max(days) if days else self._book.as_of
 
     def add_output(self, bucket: Bucket, tokens: int, card: RateCard | None) -> None:
         """Correct a group for a later copy of a call that had more output."""
