@@ -7,10 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from cacheaudit.dialects.reading import Reader, Writes, additive, inclusive, reasoning_of
 from cacheaudit.model.call import Span
 from cacheaudit.model.ports import ProblemSink
 from cacheaudit.model.usage import (
@@ -18,7 +19,7 @@ from cacheaudit.model.usage import (
     FLAG_CACHE_OVER_INPUT,
     FLAG_FIELDS_DISAGREE,
     FLAG_NEGATIVE,
-    FLAG_SPLIT_UNKNOWN,
+    FLAG_SPLIT,
     FLAG_TOTAL,
     Usage,
     add,
@@ -27,7 +28,14 @@ from cacheaudit.model.usage import (
 MAX_DOCUMENT = 512 << 20
 # Contradictions in the record itself; assumptions of ours are no problem of the file.
 _CONTRADICTIONS = frozenset(
-    {FLAG_BAD_TYPE, FLAG_CACHE_OVER_INPUT, FLAG_FIELDS_DISAGREE, FLAG_NEGATIVE, FLAG_TOTAL}
+    {
+        FLAG_BAD_TYPE,
+        FLAG_CACHE_OVER_INPUT,
+        FLAG_FIELDS_DISAGREE,
+        FLAG_NEGATIVE,
+        FLAG_SPLIT,
+        FLAG_TOTAL,
+    }
 )
 _BY_MODEL = (
     ("claude", "anthropic"),
@@ -84,37 +92,14 @@ def provider_of(model: str | None) -> str | None:
     return None
 
 
-def tokens(record: Mapping[str, Any], name: str, flags: list[str]) -> int | None:
-    """Read one count.
-
-    Args:
-        record: Where it stands.
-        name: Its field.
-        flags: Gets a flag where the value is negative or no whole number; the count is unknown
-            then.
-    """
-    value = record.get(name)
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        _flag(flags, FLAG_BAD_TYPE)
-        return None
-    if value < 0:
-        _flag(flags, FLAG_NEGATIVE)
-        return None
-    return value
+def size(record: Mapping[str, Any], name: str) -> int | None:
+    """Read a count that nothing rests on, such as the size of a context."""
+    return Reader().aside(record.get(name))
 
 
-def _flag(flags: list[str], flag: str) -> None:
-    if flag not in flags:
-        flags.append(flag)
-
-
-def inclusive(
+def within(
     dialect: str,
-    flags: list[str],
+    reader: Reader,
     *,
     total: int | None,
     read: int | None,
@@ -123,88 +108,86 @@ def inclusive(
     reasoning: int | None = None,
 ) -> Usage:
     """Build a usage from counts whose input contains what was read and written."""
-    uncached = None
-    if total is not None and read is not None:
-        uncached = total - read - (write or 0)
-        if uncached < 0:
-            _flag(flags, FLAG_CACHE_OVER_INPUT)
-            uncached = 0
-    elif total is not None:
-        _flag(flags, FLAG_SPLIT_UNKNOWN)
-    return Usage(
-        total_input=total,
-        uncached_input=uncached,
-        cache_read=read,
-        write_other=write,
+    return inclusive(
+        reader,
+        total=total,
+        read=read,
+        writes=Writes(other=write),
         output=output,
-        reasoning=reasoning,
+        reasoning=reasoning_of(reader, output, reasoning),
         dialect=dialect,
-        flags=tuple(flags),
     )
 
 
-def disjoint(
+def beside(
     dialect: str,
-    flags: list[str],
+    reader: Reader,
     *,
-    uncached: int | None,
+    fresh: int | None,
     read: int | None,
     write: int | None = None,
     output: int | None = None,
     reasoning: int | None = None,
 ) -> Usage:
     """Build a usage from counts that exclude each other."""
-    known = uncached is not None and read is not None
-    if not known:
-        _flag(flags, FLAG_SPLIT_UNKNOWN)
-    return Usage(
-        total_input=add(uncached, read, write) if known else None,
-        uncached_input=uncached,
-        cache_read=read,
-        write_other=write,
+    return additive(
+        reader,
+        fresh=fresh,
+        read=read,
+        writes=Writes(other=write),
         output=output,
-        reasoning=reasoning,
+        reasoning=reasoning_of(reader, output, reasoning),
         dialect=dialect,
-        flags=tuple(flags),
     )
 
 
+class GoogleNames(NamedTuple):
+    """Where Gemini's counts stand in a record."""
+
+    prompt: str
+    cached: str
+    candidates: str
+    thoughts: str
+    tool: str
+    total: str
+
+
 def google(
-    dialect: str,
-    flags: list[str],
-    *,
-    prompt: int | None,
-    cached: int | None,
-    candidates: int | None,
-    thoughts: int | None,
-    tool: int | None,
-    total: int | None,
+    dialect: str, raw: Mapping[str, Any], names: GoogleNames, absent: int | None = None
 ) -> Usage:
     """Build a usage from Gemini's counts as agents store them.
 
     Whether the thoughts stand beside the answer and the tool prompts beside the prompt differs
     by program and endpoint; the recorded total decides, and Gemini's own rule (beside) where no
-    total is recorded or none fits.
+    total is recorded or none fits. ``absent`` is what a missing cached count means: Gemini leaves
+    it out where nothing was read, other APIs where they do not know.
     """
-    answer, asked = candidates or 0, prompt or 0
-    fits = {
-        (beside, extra)
-        for beside in (True, False)
-        for extra in (True, False)
-        if asked + answer + (thoughts or 0) * beside + (tool or 0) * extra == total
-    }
-    beside, extra = (True, True)
-    if total is not None and fits:
-        beside, extra = max(fits)
-    elif total is not None and prompt is not None and candidates is not None:
-        _flag(flags, FLAG_TOTAL)
-    return inclusive(
+    reader = Reader()
+    prompt, cached, tool = (
+        reader.count(raw.get(name)) for name in (names.prompt, names.cached, names.tool)
+    )
+    candidates, thoughts, total = (
+        reader.aside(raw.get(name)) for name in (names.candidates, names.thoughts, names.total)
+    )
+    apart, extra = True, True
+    if total is not None and prompt is not None and candidates is not None:
+        fits = [
+            (apart, extra)
+            for apart in (True, False)
+            for extra in (True, False)
+            if prompt + candidates + (thoughts or 0) * apart + (tool or 0) * extra == total
+        ]
+        apart, extra = max(fits, default=(True, True))
+        if not fits:
+            reader.flags.add(FLAG_TOTAL)
+    if cached is None and raw.get(names.cached) is None and prompt is not None:
+        cached = absent
+    return within(
         dialect,
-        flags,
-        total=add(prompt, tool if extra else None),
-        # Gemini leaves the field out where nothing was read; agents then store 0 or nothing.
-        read=cached if cached is not None or prompt is None else 0,
-        output=add(candidates, thoughts if beside else None),
+        reader,
+        total=None if prompt is None else add(prompt, tool if extra else None),
+        read=cached,
+        output=add(candidates, thoughts if apart else None),
         reasoning=thoughts,
     )
 

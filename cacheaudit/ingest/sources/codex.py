@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 
+from cacheaudit.dialects.detect import normalise
+from cacheaudit.dialects.reading import Reader
 from cacheaudit.ingest._agents import (
     Window,
     count_flags,
     folders,
-    inclusive,
     mapping,
     provider_of,
     text,
-    tokens,
+    within,
 )
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin, Span
@@ -138,7 +139,12 @@ class _Rollout:
         return now is not None and now.origin == before.origin
 
     def _take(
-        self, record: dict[str, Any], payload: dict[str, Any], at: float | None, line: int, where: str
+        self,
+        record: dict[str, Any],
+        payload: dict[str, Any],
+        at: float | None,
+        line: int,
+        where: str,
     ) -> None:
         kind = record.get("type")
         if kind == "session_meta":
@@ -259,14 +265,13 @@ class _Rollout:
         info = payload.get("info")
         if info is None:
             return
-        flags: list[str] = []
-        total = self._counts(mapping(info).get("total_token_usage"), flags, where)
-        last = self._counts(mapping(info).get("last_token_usage"), flags, where)
+        total = self._counts(mapping(info).get("total_token_usage"), where)
+        last = self._counts(mapping(info).get("last_token_usage"), where)
         if total is None and last is None:
             self.problems("missing_usage", where, "token_count without counts")
             return
         unchanged = total == self.totals if total is not None else last == self.last_counts
-        counts = self._own_counts(total, last, flags, where)
+        counts = self._own_counts(total, last, where)
         self.totals, self.last_counts = total or self.totals, last
         if unchanged or counts is None:
             return
@@ -278,11 +283,10 @@ class _Rollout:
             return
         model = text(mapping(info).get("model")) or text(payload.get("model"))
         key = self._key(at, total or counts)
-        self._start(counts, flags, at, line, where, ident=None, key=key, model=model)
+        raw = mapping(info).get("last_token_usage") if counts is last else None
+        self._start(counts, raw, at, line, where, ident=None, key=key, model=model)
 
-    def _own_counts(
-        self, total: Counts | None, last: Counts | None, flags: list[str], where: str
-    ) -> Counts | None:
+    def _own_counts(self, total: Counts | None, last: Counts | None, where: str) -> Counts | None:
         """Return the counts of this request alone; gaps in the running total are counted."""
         before, grown = self.totals, None
         if total is not None:
@@ -294,7 +298,7 @@ class _Rollout:
         if last is None:
             return grown
         if not any(last) and grown is not None and any(grown):
-            flags.append(FLAG_FIELDS_DISAGREE)
+            self.problems(FLAG_FIELDS_DISAGREE, where, "the total grew, the last usage is zero")
             return grown
         known_start = before is not None or self.ancestor is None
         if known_start and grown is not None and any(grown) and not _same(grown, last):
@@ -305,8 +309,7 @@ class _Rollout:
     def _usage_record(
         self, payload: dict[str, Any], at: float | None, line: int, where: str
     ) -> None:
-        flags: list[str] = []
-        counts = self._counts(payload.get("usage"), flags, where)
+        counts = self._counts(payload.get("usage"), where)
         if counts is None:
             self.problems("missing_usage", where, "token_usage_record without usage")
             return
@@ -329,17 +332,19 @@ class _Rollout:
             return
         self.record_counts = counts
         model = text(payload.get("model"))
-        self._start(counts, flags, at, line, where, ident=answer, key=key, model=model)
+        raw = payload.get("usage")
+        self._start(counts, raw, at, line, where, ident=answer, key=key, model=model)
 
     # Calls -----------------------------------------------------------------------------------
 
-    def _counts(self, value: object, flags: list[str], where: str) -> Counts | None:
+    def _counts(self, value: object, where: str) -> Counts | None:
         if value is None:
             return None
         if not isinstance(value, dict):
             self.problems("wrong_type", where, "usage is no object")
             return None
-        counts = tuple(tokens(value, field, flags) for field in _FIELDS)
+        reader = Reader()
+        counts = tuple(reader.count(value.get(field)) for field in _FIELDS)
         return counts if any(count is not None for count in counts) else None
 
     def _key(self, at: float | None, counts: Counts) -> str:
@@ -350,7 +355,7 @@ class _Rollout:
     def _start(
         self,
         counts: Counts,
-        flags: list[str],
+        raw: object,
         at: float | None,
         line: int,
         where: str,
@@ -359,7 +364,7 @@ class _Rollout:
         key: str,
         model: str | None,
     ) -> None:
-        usage = _usage(counts, flags)
+        usage = _usage(counts, raw)
         count_flags(usage, self.problems, where)
         model = model or self.model
         copied = self._is_copy(at)
@@ -394,10 +399,14 @@ class _Rollout:
         return provider, "openai" if provider == "openai" else None
 
 
-def _usage(counts: Counts, flags: list[str]) -> Usage:
+def _usage(counts: Counts, raw: object) -> Usage:
+    """Normalise a recorded usage, or counts that were worked out from the running total."""
+    usage = normalise(raw) if isinstance(raw, dict) else None
+    if usage is not None and usage.dialect == "codex":
+        return usage
     total, read, write, output, reasoning = counts
-    return inclusive(
-        "codex", flags, total=total, read=read, write=write, output=output, reasoning=reasoning
+    return within(
+        "codex", Reader(), total=total, read=read, write=write, output=output, reasoning=reasoning
     )
 
 

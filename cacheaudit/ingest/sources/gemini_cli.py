@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cacheaudit.ingest._agents import (
+    GoogleNames,
     Window,
     count_flags,
     document,
@@ -18,7 +19,6 @@ from cacheaudit.ingest._agents import (
     items,
     mapping,
     text,
-    tokens,
 )
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin
@@ -26,6 +26,8 @@ from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import Usage
 
+_NAMES = GoogleNames("input", "cached", "output", "thoughts", "tool", "total")
+_HEADLESS = _NAMES._replace(prompt="prompt", candidates="candidates")
 _MARKS = (b'"sessionId"', b'"projectHash"')
 
 
@@ -175,7 +177,7 @@ class _Recording:
         if not isinstance(raw, dict):
             self.problems("wrong_type", where, "tokens is no object")
             return None
-        usage = _tokens(raw, ("input", "output"))
+        usage = google("gemini_cli", raw, _NAMES, absent=0)
         count_flags(usage, self.problems, where)
         return usage
 
@@ -185,7 +187,7 @@ class _Recording:
         for model, entry in _models({"stats": stats}).items():
             raw = mapping(mapping(entry).get("tokens"))
             count = mapping(mapping(entry).get("api")).get("totalRequests")
-            usage = _tokens(raw, ("prompt", "candidates"))
+            usage = google("gemini_cli", raw, _HEADLESS, absent=0)
             count_flags(usage, self.problems, f"{self.path}:{model}")
             yield Call(
                 id=f"{session}:{model}",
@@ -206,20 +208,6 @@ def _models(record: Mapping[str, Any]) -> dict[str, Any]:
     models = mapping(mapping(record.get("stats")).get("models"))
     good = all("candidates" in mapping(mapping(entry).get("tokens")) for entry in models.values())
     return models if good else {}
-
-
-def _tokens(raw: Mapping[str, Any], names: tuple[str, str]) -> Usage:
-    flags: list[str] = []
-    return google(
-        "gemini_cli",
-        flags,
-        prompt=tokens(raw, names[0], flags),
-        cached=tokens(raw, "cached", flags),
-        candidates=tokens(raw, names[1], flags),
-        thoughts=tokens(raw, "thoughts", flags),
-        tool=tokens(raw, "tool", flags),
-        total=tokens(raw, "total", flags),
-    )
 
 
 SOURCE = GeminiCli()

@@ -10,11 +10,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from cacheaudit.dialects.reading import Reader
 from cacheaudit.ingest._agents import (
     Window,
+    beside,
     count_flags,
     decode,
-    disjoint,
     document,
     folders,
     items,
@@ -22,7 +23,6 @@ from cacheaudit.ingest._agents import (
     money,
     provider_of,
     text,
-    tokens,
 )
 from cacheaudit.model.call import Boundary, Call, CallError, Origin
 from cacheaudit.model.clock import parse_time
@@ -312,19 +312,19 @@ class _Messages:
             kind = "missing_usage" if raw is None else "wrong_type"
             self.problems(kind, where, "no tokens that can be read")
             return None
-        flags: list[str] = []
-        cache = mapping(raw.get("cache"))
-        uncached, read = tokens(raw, "input", flags), tokens(cache, "read", flags)
-        write, answer = tokens(cache, "write", flags), tokens(raw, "output", flags)
-        reasoning, total = tokens(raw, "reasoning", flags), tokens(raw, "total", flags)
-        without = add(uncached, read, write, answer)
+        reader = Reader()
+        cache = reader.section(raw, "cache")
+        fresh, read = reader.count(raw.get("input")), reader.count(cache.get("read"))
+        write, answer = reader.count(cache.get("write")), reader.aside(raw.get("output"))
+        reasoning, total = reader.aside(raw.get("reasoning")), reader.aside(raw.get("total"))
+        without = add(fresh, read, write, answer)
         inside = total is not None and total == without
         if total is not None and total not in (without, add(without, reasoning)):
-            flags.append(FLAG_TOTAL)
-        usage = disjoint(
+            reader.flags.add(FLAG_TOTAL)
+        usage = beside(
             "opencode",
-            flags,
-            uncached=uncached,
+            reader,
+            fresh=fresh,
             read=read,
             write=write,
             output=answer if inside else add(answer, reasoning),

@@ -161,7 +161,12 @@ class _Journal:
         return call
 
     def _call(
-        self, entry: dict[str, Any], holder: dict[str, Any], at: float | None, line: int, purpose: str
+        self,
+        entry: dict[str, Any],
+        holder: dict[str, Any],
+        at: float | None,
+        line: int,
+        purpose: str,
     ) -> Call | None:
         where = f"{self.path}:{line}"
         raw = holder.get("usage")

@@ -7,20 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from cacheaudit.ingest._agents import (
+    GoogleNames,
     Window,
     count_flags,
     folders,
     google,
     mapping,
     provider_of,
+    size,
     text,
-    tokens,
 )
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
-from cacheaudit.model.usage import Usage
+
+# Gemini's names, but for other models the counts come from APIs whose answer already holds the
+# reasoning and whose prompt already holds tool prompts: the total tells.
+_NAMES = GoogleNames(
+    "promptTokenCount",
+    "cachedContentTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "toolUsePromptTokenCount",
+    "totalTokenCount",
+)
 
 
 class QwenCode:
@@ -97,7 +108,7 @@ class _Recording:
         if record.get("subtype") == "chat_compression":
             info = mapping(mapping(record.get("systemPayload")).get("info"))
             waiting.append(
-                Boundary("compaction", at=at, tokens_before=tokens(info, "originalTokenCount", []))
+                Boundary("compaction", at=at, tokens_before=size(info, "originalTokenCount"))
             )
         elif record.get("subtype") == "rewind":
             waiting.append(Boundary("branch", at=at))
@@ -117,14 +128,15 @@ class _Recording:
         if uuid in self.seen:
             return None
         self.seen.add(uuid)
-        usage = _usage(raw)
+        absent = 0 if provider_of(text(record.get("model"))) == "google" else None
+        usage = google("qwen_code", raw, _NAMES, absent=absent)
         count_flags(usage, self.problems, where)
         model = text(record.get("model"))
         version = text(record.get("version"))
         # A fork copies records into a new session and says where they came from.
         origin = mapping(record.get("forkedFrom"))
         session = text(record.get("sessionId")) or self.path.stem
-        call = Call(
+        return Call(
             id=uuid,
             session=text(origin.get("sessionId")) or session,
             lane=lane,
@@ -140,26 +152,6 @@ class _Recording:
             origin=Origin(str(self.path), line),
             dedupe_key=f"qwen_code:{text(origin.get('messageUuid')) or uuid}",
         )
-        return call
-
-
-def _usage(raw: Mapping[str, Any]) -> Usage:
-    """Read the counts.
-
-    They have Gemini's names, but for other models they come from APIs whose answer already holds
-    the reasoning and whose prompt already holds tool prompts; the total tells.
-    """
-    flags: list[str] = []
-    return google(
-        "qwen_code",
-        flags,
-        prompt=tokens(raw, "promptTokenCount", flags),
-        cached=tokens(raw, "cachedContentTokenCount", flags),
-        candidates=tokens(raw, "candidatesTokenCount", flags),
-        thoughts=tokens(raw, "thoughtsTokenCount", flags),
-        tool=tokens(raw, "toolUsePromptTokenCount", flags),
-        total=tokens(raw, "totalTokenCount", flags),
-    )
 
 
 SOURCE = QwenCode()
