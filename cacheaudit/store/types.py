@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import Dialect, Text
 from sqlalchemy.types import TypeDecorator
-from typing_extensions import override
+
+if TYPE_CHECKING:
+    from typing_extensions import override
+else:
+
+    def override(method):  # noqa: ANN001 - typing has it from Python 3.12 on
+        return method
+
 
 # What a database's text cannot hold: NUL and halves of surrogate pairs (file names that are no
 # UTF-8). They are written behind a private-use character, which is therefore written so itself.
