@@ -154,26 +154,38 @@ class PriceBook:
         return build_plan(table, entry, kind, geo, note)
 
     def _find(self, name: str | None, model: str) -> tuple[Table, str, str | None] | None:
-        own = [table for table in self._own if name is None or table.provider == name]
-        for table in own:
-            if model_id := _match(table, model):
-                return table, model_id, None
+        """Return table, model id and a note; the user's own prices go first."""
+        builtin = None if name is None else self.table(name)
+        for table in self._own:
+            if name is None or table.provider == name:
+                model_id = _match(table, model)
+                if model_id is not None and _same_model(builtin, model_id, model):
+                    return table, model_id, None
         if name is None:
             return None
-        table_ = self.table(name)
-        for table in [table_] if table_ is not None else []:
-            if model_id := _match(table, model):
-                return table, model_id, None
-            for other in table.falls_back:
+        if builtin is not None:
+            if model_id := _match(builtin, model):
+                return builtin, model_id, None
+            for other in builtin.falls_back:
                 seller = self.table(other)
                 if seller is not None and (model_id := _match(seller, model)):
                     return seller, model_id, f"served by {name} at the list price of {other}"
         if self._live is not None:
-            day = table_.as_of if table_ is not None else dt.date.min
-            live = self._live(name, model, day)
+            live = self._live(name, model, builtin.as_of if builtin else builtin_as_of())
             if live is not None:
                 return live, live.models[0], None
         return None
+
+
+def _same_model(builtin: Table | None, own: str, asked: str) -> bool:
+    """Whether a price of the user is for the model asked for.
+
+    A snapshot that the built-in table prices by itself is not the model it is a snapshot of.
+    """
+    if builtin is None:
+        return True
+    theirs, mine = _match(builtin, asked), _match(builtin, own)
+    return theirs is None or mine is None or theirs == mine
 
 
 def _match(table: Table, model: str) -> str | None:

@@ -1,10 +1,12 @@
-"""Says what is wrong with a price table: gaps, overlaps, floats, rows without source or date."""
+"""Says what is wrong with a price table: gaps, overlaps, floats, rows without source or date.
+
+Floats and rows without a source are refused while a row is read; see ``Table``.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from itertools import pairwise
 
 from cacheaudit.errors import PricingError
@@ -49,11 +51,6 @@ def _check_model(model: Model, where: str) -> Iterator[str]:
 def _check_row(row: Row, where: str) -> Iterator[str]:
     if not row.source.strip():
         yield f"{where}: a row has no source."
-    if not isinstance(row.checked, dt.date):
-        yield f"{where}: a row has no date on which it was checked."
-    for unit, rate in row.rates.items():
-        if not isinstance(rate, Decimal):
-            yield f"{where}: {unit} is no exact decimal."
     if row.above < 0:
         yield f"{where}: 'above' is negative."
     if row.valid_from and row.valid_to and row.valid_from >= row.valid_to:

@@ -26,7 +26,7 @@ _FIELDS: Final = ("uncached_input", "cache_read", *WRITE_UNITS, "write_other", "
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a bill: ``tokens`` (or searches) × ``rate`` = ``amount``."""
+    """One line of a bill: ``tokens`` (or searches) times ``rate`` is ``amount``."""
 
     unit: str
     tokens: int

@@ -194,7 +194,9 @@ class _CardMaker:
     def __call__(self, row: Row) -> RateCard:
         rates = row.rates
         uncached = self._token(rates["uncached"])
-        writes = {ttl: self._token(rates[unit]) for unit, ttl in WRITE_UNITS.items() if unit in rates}
+        writes = {
+            ttl: self._token(rates[unit]) for unit, ttl in WRITE_UNITS.items() if unit in rates
+        }
         if not writes:
             # A provider that publishes no write price bills a written token as ordinary input.
             writes = dict.fromkeys(WRITE_LABELS, uncached)

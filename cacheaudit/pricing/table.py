@@ -111,8 +111,10 @@ class Table:
     @property
     def as_of(self) -> dt.date:
         """Newest day on which any source of this table was checked."""
-        dates = [source["checked"] for source in self._sources.values() if "checked" in source]
-        return max([self.checked, *dates])
+        newest = self.checked
+        for source in self._sources.values():
+            newest = max(newest, source.get("checked", newest))
+        return newest
 
     def model(self, name: str) -> Model:
         """Build one model by its id."""
@@ -136,7 +138,7 @@ class Table:
             raise PricingError(f"{where}: the source {key!r} is not in [sources].")
         unknown = raw.keys() - _ROW_KEYS
         if unknown:
-            raise PricingError(f"{where}: unknown key {sorted(unknown)[0]!r}.")
+            raise PricingError(f"{where}: unknown key {min(unknown)!r}.")
         rates = {unit: price(raw[unit], f"{where}, {unit}") for unit in UNITS if unit in raw}
         if "uncached" not in rates:
             raise PricingError(f"{where}: 'uncached' is missing.", "Write the input price.")
