@@ -37,24 +37,6 @@ _CONTRADICTIONS = frozenset(
         FLAG_TOTAL,
     }
 )
-_BY_MODEL = (
-    ("claude", "anthropic"),
-    ("gpt", "openai"),
-    ("codex", "openai"),
-    ("chatgpt", "openai"),
-    ("o1", "openai"),
-    ("o3", "openai"),
-    ("o4", "openai"),
-    ("gemini", "google"),
-    ("deepseek", "deepseek"),
-    ("qwen", "qwen"),
-    ("kimi", "moonshot"),
-    ("moonshot", "moonshot"),
-    ("grok", "xai"),
-    ("glm", "zai"),
-    ("minimax", "minimax"),
-)
-
 T = TypeVar("T")
 
 
@@ -79,17 +61,6 @@ def money(value: object) -> Decimal | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-
-
-def provider_of(model: str | None) -> str | None:
-    """Name the maker of a model by its well-known prefix; ``None`` where it has none."""
-    if not model:
-        return None
-    name = model.lower().rsplit("/", 1)[-1]
-    for prefix, provider in _BY_MODEL:
-        if name.startswith(prefix):
-            return provider
-    return None
 
 
 def size(record: Mapping[str, Any], name: str) -> int | None:

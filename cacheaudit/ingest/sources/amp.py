@@ -17,10 +17,11 @@ from cacheaudit.ingest._agents import (
     items,
     mapping,
     money,
-    provider_of,
     size,
     text,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.model.call import Call, Origin
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.money import plain
@@ -122,11 +123,11 @@ def _call(
         session=session,
         lane=str(kind) if helper else "main",
         purpose="other" if helper else "main",
-        provider=provider_of(model),
+        provider=provider_of_model(model),
         surface="other",
         model=model,
         ended_at=parse_time(event.get("timestamp") or mapping(answer).get("timestamp")),
-        usage=usage,
+        usage=with_assumed_ttl(usage, None, provider_of_model(model), model),
         client="amp",
         origin=Origin(str(path)),
         dedupe_key=f"amp:{session}:{ident}",

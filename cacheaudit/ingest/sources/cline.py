@@ -18,11 +18,12 @@ from cacheaudit.ingest._agents import (
     items,
     mapping,
     money,
-    provider_of,
     size,
     text,
     within,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.model.call import Boundary, Call, CallError, Origin
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
@@ -152,11 +153,11 @@ class _Task:
         call = Call(
             id=f"{self.session}:{message.get('ts')}",
             session=self.session,
-            provider=provider_of(model),
+            provider=provider_of_model(model),
             surface=_SURFACES.get(service, "other") if service else None,
             model=model,
             started_at=at,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, provider_of_model(model), model),
             error=CallError(type=stopped) if stopped else None,
             reported_cost=money(record.get("cost")),
             client="cline",
@@ -180,7 +181,7 @@ class _Task:
             purpose="other",
             requests=None,
             ended_at=at,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, None, None),
             reported_cost=money(record.get("cost")),
             client="cline",
             origin=Origin(str(self.path)),

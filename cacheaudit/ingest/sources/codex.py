@@ -15,10 +15,11 @@ from cacheaudit.ingest._agents import (
     count_flags,
     folders,
     mapping,
-    provider_of,
     text,
     within,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin, Span
 from cacheaudit.model.clock import parse_time
@@ -380,7 +381,7 @@ class _Rollout:
             model=model,
             start_span=span,
             ended_at=at,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, provider, model),
             client=self.client,
             boundaries=tuple(self.boundaries),
             origin=Origin(str(self.path), line),
@@ -394,8 +395,8 @@ class _Rollout:
     def _maker(self, model: str | None) -> tuple[str | None, str | None]:
         if self.provider in _PROVIDERS:
             provider, surface = _PROVIDERS[self.provider]
-            return provider or provider_of(model), surface
-        provider = provider_of(model)
+            return provider or provider_of_model(model), surface
+        provider = provider_of_model(model)
         return provider, "openai" if provider == "openai" else None
 
 

@@ -14,11 +14,12 @@ from cacheaudit.ingest._agents import (
     count_flags,
     folders,
     mapping,
-    provider_of,
     size,
     text,
     within,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin, Span
 from cacheaudit.model.clock import parse_time
@@ -245,10 +246,10 @@ class _Events:
         return Call(
             id=ident,
             session=self.session,
-            provider=provider_of(model),
+            provider=provider_of_model(model),
             surface="other",
             model=model,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, provider_of_model(model), model),
             client=self.client,
             origin=Origin(str(self.path), line),
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from cacheaudit.dialects.reading import Reader
 from cacheaudit.ingest._agents import Window, beside, count_flags, folders, mapping, text
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin
 from cacheaudit.model.clock import parse_time
@@ -133,7 +134,7 @@ class _Wire:
             model=model,
             start_span=before.start_span if before else window.close(at),
             ended_at=at,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, "moonshot", model),
             client="kimi-cli",
             boundaries=before.boundaries if before else tuple(self.boundaries.pop(lane, ())),
             origin=Origin(str(self.path), line),

@@ -21,9 +21,10 @@ from cacheaudit.ingest._agents import (
     items,
     mapping,
     money,
-    provider_of,
     text,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.model.call import Boundary, Call, CallError, Origin
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
@@ -271,18 +272,19 @@ class _Messages:
         # A summary is asked for with its own prompt; what follows starts from it.
         compacts = message.get("summary") is True or message.get("mode") == "compaction"
         provider, model = text(message.get("providerID")), text(message.get("modelID"))
+        maker = provider_of_model(model) if provider in _RESELLERS else provider
         ident = text(message.get("id")) or f"{thread}:{started}"
         call = Call(
             id=ident,
             session=session,
             lane=thread if session != thread else "main",
             purpose="compaction" if compacts else "subagent" if session != thread else "main",
-            provider=provider_of(model) if provider in _RESELLERS else provider,
+            provider=maker,
             surface=_SURFACES.get(provider, "other") if provider else None,
             model=model,
             started_at=started,
             ended_at=ended,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, maker, model),
             stop_reason=text(message.get("finish")),
             error=_error(message.get("error")),
             reported_cost=money(message.get("cost")),

@@ -13,9 +13,10 @@ from cacheaudit.ingest._agents import (
     folders,
     mapping,
     money,
-    provider_of,
     text,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, CallError, Origin
 from cacheaudit.model.clock import parse_time
@@ -42,7 +43,7 @@ _PROVIDERS = {
     "anthropic": ("anthropic", "claude_api"),
     "amazon-bedrock": (None, "bedrock"),
     "google-vertex": (None, "google_cloud"),
-    "google": ("google", "gemini_api"),
+    "google": ("gemini", "gemini_api"),
     "openai": ("openai", "openai"),
     "openai-codex": ("openai", "openai"),
     "azure-openai-responses": ("openai", "azure"),
@@ -199,7 +200,7 @@ class _Journal:
             started_at=started,
             start_span=None if started is not None else span,
             ended_at=at,
-            usage=usage,
+            usage=with_assumed_ttl(usage, None, provider, model),
             stop_reason=text(holder.get("stopReason")),
             error=_error(holder),
             reported_cost=money(mapping(mapping(raw).get("cost")).get("total")),
@@ -258,9 +259,9 @@ def _error(holder: dict[str, Any]) -> CallError | None:
 
 def _maker(name: str | None, model: str | None) -> tuple[str | None, str | None]:
     if name is None:
-        return provider_of(model), None
+        return provider_of_model(model), None
     provider, surface = _PROVIDERS.get(name, (name, "other"))
-    return provider or provider_of(model), surface
+    return provider or provider_of_model(model), surface
 
 
 def _key(entry: dict[str, Any], holder: dict[str, Any], raw: object) -> str:

@@ -13,10 +13,10 @@ from cacheaudit.ingest._agents import (
     folders,
     google,
     mapping,
-    provider_of,
     size,
     text,
 )
+from cacheaudit.ingest.endpoints import provider_of_model
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.model.call import Boundary, Call, Origin
 from cacheaudit.model.clock import parse_time
@@ -128,7 +128,7 @@ class _Recording:
         if uuid in self.seen:
             return None
         self.seen.add(uuid)
-        absent = 0 if provider_of(text(record.get("model"))) == "google" else None
+        absent = 0 if provider_of_model(text(record.get("model"))) == "gemini" else None
         usage = google("qwen_code", raw, _NAMES, absent=absent)
         count_flags(usage, self.problems, where)
         model = text(record.get("model"))
@@ -142,7 +142,7 @@ class _Recording:
             lane=lane,
             parent=self.ends_with.get(str(record.get("parentUuid"))),
             purpose="main" if lane == "main" else "subagent",
-            provider=provider_of(model),
+            provider=provider_of_model(model),
             model=model,
             start_span=window.close(at),
             ended_at=at,
