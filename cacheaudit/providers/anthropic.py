@@ -8,23 +8,26 @@ Source of the invalidation levels: the provider's prompt-caching page, September
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from cacheaudit.errors import PromptError
-from cacheaudit.model.prompt import (
-    ContentBlock,
-    Level,
-    Marker,
-    Parameter,
-    Prompt,
-    chain,
-    digest,
+from cacheaudit.model.prompt import Level, Marker, Parameter, Prompt
+from cacheaudit.providers.blocks import (
+    Draft,
+    build,
+    decoded_media,
+    encode,
+    hidden_value,
+    list_of,
+    object_at,
+    own_fields,
+    parameters_of,
+    text_draft,
 )
+from cacheaudit.providers.shape import is_messages, may_be_messages
 
 LEVEL_ORDER: Final[tuple[Level, ...]] = ("tools", "system", "messages")
 
@@ -35,159 +38,85 @@ _PARAMETERS: Final[tuple[tuple[str, Level], ...]] = (
     ("output_config.format", "system"),
     ("thinking", "messages"),
     ("output_config.effort", "messages"),
-    ("tool_choice", "messages"),
     ("context_management", "messages"),
 )
+# Saying a default changes nothing.
+_DEFAULTS: Final[Mapping[str, Any]] = {"speed": "standard", "output_config.effort": "high"}
 _TOOL_CHOICE_DEFAULT: Final = {"type": "auto"}
 _DROPPED: Final = frozenset({"cache_control"})
-_encode = msgspec.json.Encoder().encode
+# Effort and lifetime of a system message inside the conversation are rendered with it.
+_MESSAGE_SETTINGS: Final = ("clear_at", "output_config")
 
 
 class AnthropicProvider:
     """Expands Messages API bodies."""
 
     name = "anthropic"
+    rank = 40
 
     def accepts(self, body: Mapping[str, Any]) -> bool:
         """Whether a body looks like a Messages API request."""
-        messages = body.get("messages")
-        if not isinstance(messages, list) or "input" in body or "contents" in body:
-            return False
-        if "system" in body or "cache_control" in body or "thinking" in body:
-            return True
-        tools = body.get("tools")
-        if isinstance(tools, list) and tools and isinstance(tools[0], dict):
-            return "function" not in tools[0] and tools[0].get("type") != "function"
-        return not any(
-            isinstance(m, dict)
-            and (m.get("role") in ("developer", "tool", "function") or "tool_calls" in m)
-            for m in messages
-        )
+        return is_messages(body)
+
+    def speaks(self, body: Mapping[str, Any]) -> bool:
+        """Whether nothing in a body speaks against the Messages API."""
+        return may_be_messages(body)
 
     def expand(self, body: Mapping[str, Any], previous: Prompt | None = None) -> Prompt:
         """Turn a body into content blocks; see :class:`cacheaudit.model.ports.Provider`."""
-        reuse = previous.blocks if previous is not None else ()
-        blocks: list[ContentBlock] = []
-        for draft in _drafts(body):
-            index = len(blocks)
-            blocks.append(draft.finish(reuse[index] if index < len(reuse) else None))
-        parameters = _parameters(body)
-        finished = tuple(blocks)
-        top = body.get("cache_control")
-        return Prompt(
-            provider=self.name,
-            model=body.get("model"),
-            level_order=LEVEL_ORDER,
-            parameters=parameters,
-            blocks=finished,
-            prefix_digests=chain(LEVEL_ORDER, parameters, finished, previous),
-            automatic_marker=_marker(top),
+        return build(
+            self.name,
+            body.get("model"),
+            LEVEL_ORDER,
+            _parameters(body),
+            _drafts(body),
+            previous,
+            _marker(body.get("cache_control")),
         )
 
 
-class _Draft:
-    """A content block before its digest is known."""
-
-    __slots__ = ("canonical", "kind", "level", "marker", "media", "message", "name", "path", "role")
-
-    def __init__(  # one slot a field, built once per content block
-        self,
-        level: Level,
-        path: str,
-        kind: str,
-        canonical: bytes,
-        marker: Marker | None,
-        *,
-        role: str | None = None,
-        name: str | None = None,
-        message: int = -1,
-        media: int = 0,
-    ) -> None:
-        self.level: Level = level
-        self.path = path
-        self.kind = kind
-        self.canonical = canonical
-        self.marker = marker
-        self.role = role
-        self.name = name
-        self.message = message
-        self.media = media
-
-    def finish(self, old: ContentBlock | None) -> ContentBlock:
-        """Make the block, taking over ``old`` or its digest where the content is the same."""
-        if old is not None and old.canonical == self.canonical and old.level == self.level:
-            if (
-                old.path == self.path
-                and old.marker == self.marker
-                and old.message == self.message
-                and old.tokens is None
-            ):
-                return old
-            identity, canonical = old.digest, old.canonical
-        else:
-            identity, canonical = digest(self.canonical), self.canonical
-        return ContentBlock(
-            level=self.level,
-            path=self.path,
-            kind=self.kind,
-            role=self.role,
-            name=self.name,
-            message=self.message,
-            canonical=canonical,
-            digest=identity,
-            marker=self.marker,
-            media_bytes=self.media,
-        )
-
-
-def _drafts(body: Mapping[str, Any]) -> Iterator[_Draft]:
-    for index, tool in enumerate(_list(body, "tools")):
+def _drafts(body: Mapping[str, Any]) -> Iterator[Draft]:
+    for index, tool in enumerate(list_of(body, "tools")):
         yield _tool(tool, index)
     system = body.get("system")
     if isinstance(system, str):
         if system:
-            yield _text_draft("system", "system[0]", system, None, None, -1)
+            yield text_draft("system", "system[0]", system, None, None, -1)
     elif system is not None:
-        for index, block in enumerate(_list(body, "system")):
+        for index, block in enumerate(list_of(body, "system")):
             yield _block(block, "system", f"system[{index}]", None, -1)
-    for index, message in enumerate(_list(body, "messages")):
+    for index, message in enumerate(list_of(body, "messages")):
         yield from _message(message, index)
 
 
-def _list(body: Mapping[str, Any], field: str) -> list[Any]:
-    value = body.get(field)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise PromptError(f"{field!r} is {type(value).__name__}, not a list.")
-    return value
-
-
-def _tool(tool: Any, index: int) -> _Draft:
+def _tool(tool: Any, index: int) -> Draft:
     path = f"tools[{index}]"
-    if not isinstance(tool, dict):
-        raise PromptError(f"{path} is {type(tool).__name__}, not an object.")
+    tool = object_at(tool, path)
     name = tool.get("name") or tool.get("mcp_server_name") or tool.get("type")
-    return _Draft(
+    return Draft(
         "tools",
         path,
         "tool",
-        _encode(_own_fields(tool)),
+        encode(own_fields(tool, _DROPPED)),
         _marker(tool.get("cache_control")),
         name=name if isinstance(name, str) else None,
     )
 
 
-def _message(message: Any, index: int) -> Iterator[_Draft]:
-    if not isinstance(message, dict):
-        raise PromptError(f"messages[{index}] is {type(message).__name__}, not an object.")
+def _message(message: Any, index: int) -> Iterator[Draft]:
+    message = object_at(message, f"messages[{index}]")
     role = message.get("role")
     role = role if isinstance(role, str) else None
     content = message.get("content")
+    settings = {k: message[k] for k in _MESSAGE_SETTINGS if message.get(k) is not None}
+    if settings:
+        canonical = encode({"settings": settings, "role": role})
+        path = f"messages[{index}]"
+        yield Draft("messages", path, "settings", canonical, None, role=role, message=index)
     if isinstance(content, str):
         if content:
             path = f"messages[{index}].content[0]"
-            yield _text_draft("messages", path, content, role, None, index)
+            yield text_draft("messages", path, content, role, None, index)
         return
     if content is None:
         return
@@ -197,17 +126,16 @@ def _message(message: Any, index: int) -> Iterator[_Draft]:
         yield _block(block, "messages", f"messages[{index}].content[{position}]", role, index)
 
 
-def _block(block: Any, level: Level, path: str, role: str | None, message: int) -> _Draft:
+def _block(block: Any, level: Level, path: str, role: str | None, message: int) -> Draft:
     if isinstance(block, str):
-        return _text_draft(level, path, block, role, None, message)
-    if not isinstance(block, dict):
-        raise PromptError(f"{path} is {type(block).__name__}, not an object.")
+        return text_draft(level, path, block, role, None, message)
+    block = object_at(block, path)
     marker = _marker(block.get("cache_control"))
     kind = block.get("type")
     text = block.get("text")
     if kind == "text" and isinstance(text, str) and block.keys() <= _PLAIN_TEXT:
-        return _text_draft(level, path, text, role, marker, message)
-    fields = _own_fields(block)
+        return text_draft(level, path, text, role, marker, message)
+    fields = own_fields(block, _DROPPED)
     media = 0
     inner = fields.get("content")
     if kind == "tool_result":
@@ -220,11 +148,11 @@ def _block(block: Any, level: Level, path: str, role: str | None, message: int) 
     if role is not None:
         fields["role"] = role
     name = block.get("id") or block.get("tool_use_id") or block.get("name")
-    return _Draft(
+    return Draft(
         level,
         path,
         kind if isinstance(kind, str) else "unknown",
-        _encode(fields),
+        encode(fields),
         marker,
         role=role,
         name=name if isinstance(name, str) else None,
@@ -234,21 +162,6 @@ def _block(block: Any, level: Level, path: str, role: str | None, message: int) 
 
 
 _PLAIN_TEXT: Final = frozenset({"type", "text", "cache_control"})
-
-
-def _text_draft(
-    level: Level, path: str, text: str, role: str | None, marker: Marker | None, message: int
-) -> _Draft:
-    body = b'{"text":' + _encode(text) + b',"type":"text"'
-    canonical = body + b"}" if role is None else body + b',"role":' + _encode(role) + b"}"
-    return _Draft(level, path, "text", canonical, marker, role=role, message=message)
-
-
-def _own_fields(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a block's fields in one fixed order, without markers and nulls."""
-    return {
-        key: block[key] for key in sorted(block) if key not in _DROPPED and block[key] is not None
-    }
 
 
 def _tool_result(content: Any) -> tuple[Any, Marker | None, int]:
@@ -263,7 +176,7 @@ def _tool_result(content: Any) -> tuple[Any, Marker | None, int]:
     for block in content:
         if isinstance(block, dict):
             marker = _marker(block.get("cache_control"))
-            fields = _own_fields(block)
+            fields = own_fields(block, _DROPPED)
             if isinstance(fields.get("source"), dict):
                 fields["source"], size = _media(fields["source"])
                 media += size
@@ -279,11 +192,8 @@ def _media(source: dict[str, Any]) -> tuple[dict[str, Any], int]:
     data = source.get("data")
     if source.get("type") != "base64" or not isinstance(data, str):
         return source, 0
-    try:
-        raw = base64.b64decode(data)
-    except (binascii.Error, ValueError):
-        raw = data.encode()
-    return {**source, "data": f"blake2b:{digest(raw).hex()}"}, len(raw)
+    identity, size = decoded_media(data)
+    return {**source, "data": identity}, size
 
 
 def _marker(value: Any) -> Marker | None:
@@ -294,17 +204,15 @@ def _marker(value: Any) -> Marker | None:
 
 
 def _parameters(body: Mapping[str, Any]) -> tuple[Parameter, ...]:
-    found: list[Parameter] = []
-    for path, level in _PARAMETERS:
-        value: Any = body
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is None:
-            continue
-        if path == "tool_choice":
-            value = _tool_choice(value)
-        if value is not None:
-            found.append(Parameter(path, level, msgspec.json.encode(value, order="sorted")))
+    found = parameters_of(body, _PARAMETERS, _DEFAULTS)
+    servers = body.get("mcp_servers")
+    if servers:
+        # Their tools are rendered with the others; the value may hold a token.
+        found.append(Parameter("mcp_servers", "tools", hidden_value(servers)))
+    choice = _tool_choice(body.get("tool_choice"))
+    if choice is not None:
+        value = msgspec.json.encode(choice, order="sorted")
+        found.append(Parameter("tool_choice", "messages", value))
     if isinstance(choice := body.get("tool_choice"), dict) and choice.get(
         "disable_parallel_tool_use"
     ):
@@ -318,3 +226,6 @@ def _tool_choice(value: Any) -> Any:
         return value
     kept = {k: v for k, v in value.items() if k != "disable_parallel_tool_use" and v is not None}
     return None if kept == _TOOL_CHOICE_DEFAULT else kept
+
+
+PROVIDER = AnthropicProvider()
