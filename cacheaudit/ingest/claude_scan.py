@@ -19,8 +19,10 @@ from typing import Any
 import msgspec
 
 from cacheaudit.ingest.claude_wire import (
+    NO_VALUE,
     CompactMark,
     PlainLine,
+    Tail,
     WireUsage,
     decode_head,
     decode_plain,
@@ -34,10 +36,12 @@ from cacheaudit.model.call import Boundary
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import ProblemSink
 
-CHUNK = 2 << 20
+CHUNK = 1 << 20
 _TAIL = 1_200
 _HEAD = 1_500
 _BOUNDARY_LINE = 16 << 10
+# The first message object of a line says whose it is; inside a string its quotes were escaped.
+_USER = b'"message":{"role":"user"'
 SYNTHETIC = "<synthetic>"
 
 _any = msgspec.json.Decoder().decode
@@ -129,14 +133,18 @@ class Scan:
                 known = by_id.get(data[here + 6 : find(b'"', here + 6, here + 90)])
                 if known is not None and data.startswith(known.known_tail, at):
                     known.last_at = data[end - 72 : end]
-                else:
+                elif known is None or not self._again(known, data, at, end):
                     self._assistant(data, start, end, at, here, number)
+            elif data.startswith(_USER, find(b'"message":{', start, start + 600)):
+                if timing:
+                    waiting.append((data, start, end))
             elif find(b'"usage"', start, end) >= 0:
                 self._whole_line(data[start:end], number)
             elif timing:
-                waiting.append((data, start, end))
                 if end - start < _BOUNDARY_LINE and find(b"compact_boundary", start, end) >= 0:
                     self._system_line(data[start:end])
+                else:
+                    waiting.append((data, start, end))
             elif end - start > 1 and data[end - 1] not in b"}\r \t":
                 self._broken(data[start:end], number)
             start = end + 1
@@ -170,17 +178,41 @@ class Scan:
             self._describe(response, message.model, head.session_id, head.is_sidechain)
             response.agent, response.version = head.agent_id, head.version
             response.first_at = tail.timestamp or head.timestamp
-        self._take(response, tail.message.usage, data, at)
         response.last_at = tail.timestamp or head.timestamp
-        response.stop_reason = message.stop_reason or response.stop_reason
-        response.diagnostics = _kept(
-            tail.message.diagnostics, _kept(message.diagnostics, response.diagnostics)
-        )
-        response.cost = _kept(tail.cost, response.cost)
-        tail_end = data.find(b'"requestId":"', at, end)
-        if tail_end > 0 and tail.request_id:
-            response.known_tail = data[at : tail_end + 14 + len(tail.request_id)]
+        if message.stop_reason is not None:
+            response.stop_reason = message.stop_reason
+        if message.diagnostics is not NO_VALUE:
+            response.diagnostics = bytes(message.diagnostics)
+        self._finish(response, tail, data, at, end)
+        if response.known_tail:
             self._by_id[message.id.encode()] = response
+
+    def _again(self, response: Response, data: bytes, at: int, end: int) -> bool:
+        """Take a later line of a known response from its end alone; say whether that was it."""
+        try:
+            tail = decode_tail(b'{"message":{' + data[at:end])
+        except _BAD:
+            return False
+        if tail.type != "assistant" or tail.request_id != response.request_id:
+            return False
+        self._finish(response, tail, data, at, end)
+        return True
+
+    def _finish(self, response: Response, tail: Tail, data: bytes, at: int, end: int) -> None:
+        """Take what stands behind the content."""
+        message = tail.message
+        self._take(response, message.usage, data, at)
+        if tail.timestamp is not None:
+            response.last_at = tail.timestamp
+        if message.stop_reason is not None:
+            response.stop_reason = message.stop_reason
+        if message.diagnostics is not NO_VALUE:
+            response.diagnostics = bytes(message.diagnostics)
+        if tail.cost is not NO_VALUE:
+            response.cost = bytes(tail.cost)
+        behind = data.find(b'"requestId":"', at, end)
+        if behind > 0 and tail.request_id:
+            response.known_tail = data[at : behind + 14 + len(tail.request_id)]
 
     def _whole_line(self, line: bytes, number: int) -> None:
         """Decode a line whole: usage elsewhere than usual, or a broken line."""
@@ -225,8 +257,8 @@ class Scan:
             self._take_raw(response, raw or {})
         response.last_at = whole.timestamp
         response.stop_reason = message.stop_reason or response.stop_reason
-        response.diagnostics = _kept(message.diagnostics, response.diagnostics)
-        response.cost = _kept(whole.cost, response.cost)
+        response.diagnostics = bytes(message.diagnostics) or response.diagnostics
+        response.cost = bytes(whole.cost) or response.cost
 
     def _odd_line(self, line: bytes, where: str, number: int, detail: str) -> None:
         """Read a line in which a field has an unusual type: what can be used is used."""
@@ -322,7 +354,7 @@ class Scan:
         if output <= response.output:
             return
         response.output = output
-        if wire.iterations:
+        if wire.iterations and not _is_one_pass(wire):
             raw = _usage_object(data, at)
             if raw is not None:
                 response.wire, response.raw_usage = None, raw
@@ -354,8 +386,19 @@ class Scan:
             self.problems(fault_of(stripped), where, str(error))
 
 
-def _kept(new: msgspec.Raw, old: bytes | None) -> bytes | None:
-    return bytes(new) or old
+def _is_one_pass(wire: WireUsage) -> bool:
+    """Whether the only iteration is the call itself, so that it says nothing new."""
+    if wire.iterations is None or len(wire.iterations) != 1:
+        return False
+    entry = wire.iterations[0]
+    return (
+        entry.type == "message"
+        and entry.model is None
+        and entry.input_tokens == wire.input_tokens
+        and entry.cache_read_input_tokens == wire.cache_read_input_tokens
+        and entry.cache_creation_input_tokens == wire.cache_creation_input_tokens
+        and entry.output_tokens == wire.output_tokens
+    )
 
 
 def _text(value: Any) -> str | None:

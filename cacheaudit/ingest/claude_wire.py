@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-_NO_VALUE = msgspec.Raw()
+NO_VALUE = msgspec.Raw()
 
 
 class _Creation(msgspec.Struct):
@@ -22,6 +20,17 @@ class _ServerTools(msgspec.Struct):
     web_search_requests: int | None = None
 
 
+class Iteration(msgspec.Struct):
+    """One entry of ``usage.iterations``."""
+
+    type: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
 class WireUsage(msgspec.Struct):
     """The usual fields of a usage object; everything else sends it to the general dialect."""
 
@@ -34,7 +43,7 @@ class WireUsage(msgspec.Struct):
     service_tier: str | None = None
     speed: str | None = None
     inference_geo: str | None = None
-    iterations: list[Any] | None = None
+    iterations: list[Iteration] | None = None
     output_tokens_details: _OutputDetails | None = None
 
 
@@ -42,7 +51,8 @@ class TailMessage(msgspec.Struct):
     """The end of the message."""
 
     usage: WireUsage
-    diagnostics: msgspec.Raw = _NO_VALUE
+    stop_reason: str | None = None
+    diagnostics: msgspec.Raw = NO_VALUE
 
 
 class Tail(msgspec.Struct, rename="camel"):
@@ -52,7 +62,7 @@ class Tail(msgspec.Struct, rename="camel"):
     type: str | None = None
     request_id: str | None = None
     timestamp: str | None = None
-    cost: msgspec.Raw = msgspec.field(default=_NO_VALUE, name="costUSD")
+    cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
 
 
 class HeadMessage(msgspec.Struct):
@@ -62,7 +72,7 @@ class HeadMessage(msgspec.Struct):
     model: str | None = None
     role: str | None = None
     stop_reason: str | None = None
-    diagnostics: msgspec.Raw = _NO_VALUE
+    diagnostics: msgspec.Raw = NO_VALUE
 
 
 class Head(msgspec.Struct, rename="camel"):
@@ -85,8 +95,8 @@ class WholeMessage(msgspec.Struct):
     model: str | None = None
     role: str | None = None
     stop_reason: str | None = None
-    usage: msgspec.Raw = _NO_VALUE
-    diagnostics: msgspec.Raw = _NO_VALUE
+    usage: msgspec.Raw = NO_VALUE
+    diagnostics: msgspec.Raw = NO_VALUE
 
 
 class WholeLine(msgspec.Struct, rename="camel"):
@@ -100,7 +110,7 @@ class WholeLine(msgspec.Struct, rename="camel"):
     version: str | None = None
     request_id: str | None = None
     timestamp: str | None = None
-    cost: msgspec.Raw = msgspec.field(default=_NO_VALUE, name="costUSD")
+    cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
     is_api_error_message: bool | None = None
 
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cacheaudit.ingest.detect import all_sources, detect, head_of
+from cacheaudit.ingest.detect import detect, frequent_source, head_of
 from cacheaudit.ingest.files import FoundFile, find_files
 from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.problems import Problems
@@ -22,6 +22,7 @@ from cacheaudit.model.call import Call, Session
 from cacheaudit.model.ports import ProblemSink, Source
 
 _QUICK_HEAD = 8 << 10
+_QUICK_LINES = 3
 _SURE = 90
 
 
@@ -75,7 +76,7 @@ class Corpus:
     ) -> None:
         self.problems = problems
         self._progress = progress
-        self._sources = tuple(sources) if sources is not None else all_sources()
+        self._sources = sources
         self.unknown: list[Path] = []
         self.seen = SeenKeys()
         self.read_sources: dict[str, int] = {}
@@ -109,8 +110,10 @@ class Corpus:
 
     def _source_of(self, file: FoundFile, last: Source | None) -> Source | None:
         """Neighbours usually share a format, so the last source is asked first."""
+        if last is None and self._sources is None:
+            last = frequent_source()
         if last is not None:
-            quick = head_of(file.path, _QUICK_HEAD)
+            quick = head_of(file.path, _QUICK_HEAD, _QUICK_LINES)
             if last.detect(quick) >= _SURE:
                 return last
         return detect(head_of(file.path), self._sources)

@@ -7,6 +7,7 @@ import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -14,7 +15,17 @@ from cacheaudit.ingest import sources as sources_package
 from cacheaudit.model.ports import Head, Source
 
 HEAD_BYTES = 64 << 10
-_HEAD_LINES = 40
+HEAD_LINES = 40
+
+
+def frequent_source() -> Source:
+    """Return the source of by far the most files, without importing the others."""
+    return cast("Source", _source("claude_code"))
+
+
+def _source(name: str) -> object:
+    module = importlib.import_module(f"{sources_package.__name__}.{name}")
+    return getattr(module, "SOURCE", None)
 
 
 @cache
@@ -24,15 +35,11 @@ def all_sources() -> tuple[Source, ...]:
     A source module defines ``SOURCE``; dropping a file into ``ingest/sources`` is all it takes.
     """
     names = sorted(info.name for info in pkgutil.iter_modules(sources_package.__path__))
-    modules = (
-        importlib.import_module(f"{sources_package.__name__}.{name}")
-        for name in names
-        if not name.startswith("_")
-    )
-    return tuple(module.SOURCE for module in modules if hasattr(module, "SOURCE"))
+    found = (_source(name) for name in names if not name.startswith("_"))
+    return tuple(cast("Source", source) for source in found if source is not None)
 
 
-def head_of(path: Path, limit: int = HEAD_BYTES) -> Head:
+def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES) -> Head:
     """Read and decode the beginning of a file.
 
     Raises:
@@ -47,7 +54,9 @@ def head_of(path: Path, limit: int = HEAD_BYTES) -> Head:
             document = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError):
             document = None
-    return Head(path=path, data=data, size=size, lines=_json_objects(data, size), document=document)
+    return Head(
+        path=path, data=data, size=size, lines=_json_objects(data, size, lines), document=document
+    )
 
 
 def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None:
@@ -60,12 +69,12 @@ def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None
     return best
 
 
-def _json_objects(data: bytes, size: int) -> tuple[dict[str, object], ...]:
+def _json_objects(data: bytes, size: int, most: int) -> tuple[dict[str, object], ...]:
     lines = data.split(b"\n")
     if len(data) < size and len(lines) > 1:
         lines.pop()
     found: list[dict[str, object]] = []
-    for line in lines[:_HEAD_LINES]:
+    for line in lines[:most]:
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):

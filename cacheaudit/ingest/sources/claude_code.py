@@ -30,7 +30,7 @@ _PLACEHOLDER_MIN: Final = 10
 _KINDS: Final = frozenset(
     {"user", "assistant", "system", "progress", "summary", "queue-operation", "attachment"}
 )
-_SURFACES: Final = (("msg_bdrk_", "bedrock"), ("msg_vrtx_", "google_cloud"))
+_SURFACES: Final = {"msg_bdrk_": "bedrock", "msg_vrtx_": "google_cloud"}
 
 
 class ClaudeCode:
@@ -81,19 +81,22 @@ class ClaudeCode:
         place = _Place(path)
         responses = list(state.responses.values())
         lower = _is_placeholder_file(responses)
+        name = state.name
         for response in responses:
-            usage = _usage(response, lower, f"{state.name}:{response.line}", problems)
+            wire = response.wire
+            usage = _plain_usage(wire, lower) if wire is not None else None
             if usage is None:
-                continue
+                usage = _usage(response, lower, f"{name}:{response.line}", problems)
+                if usage is None:
+                    continue
             session, lane, purpose = place.of(response)
-            message_id = response.message_id
             yield UsageRecord(
                 _key(response),
                 session,
                 lane,
                 purpose,
                 "anthropic" if _is_claude(response.model) else None,
-                _surface(message_id),
+                _surface(response.message_id),
                 response.model,
                 _seconds(response.first_at),
                 usage,
@@ -263,10 +266,7 @@ def _is_claude(model: str | None) -> bool:
 
 
 def _surface(message_id: str) -> str | None:
-    for prefix, surface in _SURFACES:
-        if message_id.startswith(prefix):
-            return surface
-    return None
+    return _SURFACES.get(message_id[:9])
 
 
 def _is_message(value: Any) -> bool:
