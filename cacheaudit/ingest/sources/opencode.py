@@ -94,6 +94,10 @@ class OpenCode:
             yield from found or [root / "opencode.db"]
             yield root / "storage" / "message"
 
+    def group(self, path: Path) -> str:
+        """Name the session that a file belongs to: the older storage has one file a message."""
+        return str(path.parent) if path.name.startswith("msg_") else str(path)
+
 
 def _first_bytes(path: Path) -> bytes:
     try:
