@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
 from cacheaudit.ingest.usage_columns import (
@@ -160,6 +161,8 @@ class _Reader:
         self._name_unknown(fields, where)
         nested = mapping(fields.get("usage"))
         usage = normalise(nested) if nested else usage_of(columns, fields)
+        provider, model = record.text("provider"), record.text(*_MODEL)
+        usage = with_assumed_ttl(usage, None, provider, model)
         if usage is None and not _has_error(record):
             self._problems("missing_usage", where, "no token count in this row")
             return None

@@ -1,0 +1,248 @@
+"""The project's own session files: ``*.session.jsonl``, one call a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cacheaudit.dialects.detect import normalise
+from cacheaudit.ingest._fields import Record, is_absent, mapping
+from cacheaudit.ingest.answers import Answer, read_answer, short_message
+from cacheaudit.ingest.bodies import Bodies, with_sizes
+from cacheaudit.ingest.lifetimes import with_assumed_ttl
+from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.unpack import UnpackError
+from cacheaudit.model.call import PURPOSES, Boundary, Call, CallError, Origin, Span
+from cacheaudit.model.ports import Capabilities, Head, ProblemSink
+from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.usage import Usage
+
+SCHEMA: Final = "cacheaudit.call/1"
+_FAMILY: Final = "cacheaudit.call/"
+# Numbers below count from an unknown moment; as dates they would lie in the early 1970s.
+_EARLIEST: Final = 1e8
+_KNOWN: Final = frozenset(
+    {
+        "schema", "id", "session", "lane", "parent", "task", "purpose", "provider", "surface",
+        "model", "started_at", "first_token_at", "ended_at", "attempt", "request",
+        "content_tokens", "response", "error", "tool_seconds", "outcome", "usage",
+        "reported_cost", "currency", "client", "boundaries", "start_span", "relative_time",
+        "requests",
+    }
+)  # fmt: skip
+
+
+class NativeSource:
+    """Reads recorded session files."""
+
+    name = "native"
+    title = "Recorded session (*.session.jsonl)"
+    capabilities = Capabilities(
+        reads=True,
+        writes=True,
+        ttl_split=True,
+        bodies=True,
+        start_times="exact",
+        provider_reasons=True,
+    )
+
+    def detect(self, head: Head) -> int:
+        """Say how sure we are that the file is a recorded session."""
+        records = head.lines or ((head.document,) if isinstance(head.document, dict) else ())
+        for record in records[:5]:
+            if str(record.get("schema", "")).startswith(_FAMILY):
+                return 100
+        named = head.path.name.endswith(".session.jsonl")
+        for record in records[:5]:
+            if "started_at" in record and ("response" in record or "request" in record):
+                return 90 if named or {"lane", "purpose"} & record.keys() else 0
+        return 30 if named and not records and head.data.lstrip()[:1] in (b"{", b"") else 0
+
+    def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
+        """Yield one call a line; bodies are expanded and then dropped."""
+        reader = _Reader(path, problems)
+        for number, value in json_lines(path, problems):
+            if isinstance(value, dict):
+                yield reader.call(number, value)
+            else:
+                what = f"{type(value).__name__}, not an object"
+                problems("wrong_type", f"{path}:{number}", what)
+
+    def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
+        """Yield nothing: recordings lie where their owner put them."""
+        del environment, home
+        yield from ()
+
+
+class _Reader:
+    """One pass over one file."""
+
+    def __init__(self, path: Path, problems: ProblemSink) -> None:
+        self._path = path
+        self._problems = problems
+        self._bodies = Bodies(problems)
+        self._newer = False
+
+    def call(self, number: int, fields: dict[str, Any]) -> Call:
+        """Make a call of one line."""
+        where = f"{self._path}:{number}"
+        record = Record(fields, where, self._problems)
+        self._check_schema(record)
+        named = record.text("session")
+        session = named or self._path.name.removesuffix(".session.jsonl")
+        lane = record.text("lane") or "main"
+        provider = record.text("provider")
+        request = self._object(record, "request")
+        answer = self._answer(record, request)
+        prompt, _ = self._bodies.prompt(
+            request, session=session, lane=lane, provider=provider, where=where, answer=answer
+        )
+        model = record.text("model") or (prompt.model if prompt else None) or answer.model
+        usage = with_assumed_ttl(self._usage(record, answer), prompt, provider, model)
+        for flag in usage.flags if usage is not None else ():
+            self._problems(flag, where)
+        started = record.time("started_at")
+        ident = record.text("id")
+        if ident is None:
+            record.problem("missing_field", "id")
+        return Call(
+            id=ident or f"{session}#{number}",
+            session=session,
+            lane=lane,
+            parent=record.text("parent"),
+            task=record.text("task"),
+            purpose=_purpose(record),
+            provider=provider,
+            surface=record.text("surface"),
+            model=model,
+            started_at=started,
+            start_span=_span(record) if started is None else None,
+            first_token_at=record.time("first_token_at"),
+            ended_at=record.time("ended_at"),
+            attempt=record.count("attempt") or 0,
+            usage=usage,
+            prompt=self._sized(record, prompt, usage),
+            diagnostics=answer.diagnostics,
+            stop_reason=answer.stop_reason,
+            error=_error(record) or answer.error,
+            tool_seconds=record.seconds("tool_seconds"),
+            outcome=record.text("outcome"),
+            reported_cost=record.money("reported_cost") or answer.cost,
+            currency=record.text("currency") or "USD",
+            client=record.text("client"),
+            boundaries=_boundaries(record),
+            origin=Origin(str(self._path), number),
+            dedupe_key=f"native:{named}/{ident}/{started}" if named and ident else None,
+            relative_time=_is_relative(fields, started),
+            requests=_requests(record),
+            extra={k: v for k, v in fields.items() if k not in _KNOWN and not is_absent(v)},
+        )
+
+    def _check_schema(self, record: Record) -> None:
+        schema = record.fields.get("schema")
+        if schema == SCHEMA or is_absent(schema) or self._newer:
+            return
+        self._newer = True
+        record.problem("unknown_schema", f"{str(schema)[:60]!r} is read as {SCHEMA}")
+
+    def _object(self, record: Record, name: str) -> Mapping[str, Any] | None:
+        value = record.fields.get(name)
+        if is_absent(value):
+            return None
+        found = mapping(value)
+        if not found and not isinstance(value, Mapping):
+            record.wrong(name, "an object", value)
+        return found or None
+
+    def _answer(self, record: Record, request: Mapping[str, Any] | None) -> Answer:
+        response = self._object(record, "response")
+        if response is None:
+            return Answer()
+        try:
+            return read_answer(response, request)
+        except UnpackError as error:
+            record.problem("unreadable_body", str(error))
+            return Answer()
+
+    def _usage(self, record: Record, answer: Answer) -> Usage | None:
+        if answer.usage is not None:
+            return answer.usage
+        own = mapping(record.fields.get("usage"))
+        if own:
+            return normalise(own)
+        response = record.fields.get("response")
+        if isinstance(response, Mapping) and is_absent(record.fields.get("error")):
+            record.problem("missing_usage", "the response carries no usage record")
+        return None
+
+    def _sized(self, record: Record, prompt: Prompt | None, usage: Usage | None) -> Prompt | None:
+        counts = record.fields.get("content_tokens")
+        if counts is not None and prompt is None:
+            return None
+        return with_sizes(prompt, usage, counts, record.where, self._problems)
+
+
+def _purpose(record: Record) -> str:
+    purpose = record.text("purpose") or "main"
+    if purpose in PURPOSES:
+        return purpose
+    record.wrong("purpose", "one of " + ", ".join(PURPOSES), purpose)
+    return "other"
+
+
+def _error(record: Record) -> CallError | None:
+    value = record.fields.get("error")
+    if is_absent(value):
+        return None
+    details = mapping(value)
+    if not details:
+        return CallError(None, None, short_message(value) if isinstance(value, str) else None)
+    inner = Record(details, record.where, record.problem_sink)
+    return CallError(
+        inner.text("type"), inner.count("status"), short_message(inner.text("message"))
+    )
+
+
+def _span(record: Record) -> Span | None:
+    span = record.fields.get("start_span")
+    if is_absent(span):
+        return None
+    if isinstance(span, list) and len(span) == 2:
+        span = {"low": span[0], "high": span[1]}
+    inner = Record(mapping(span), record.where, record.problem_sink)
+    low, high = inner.time("low"), inner.time("high")
+    if low is None or high is None or low > high:
+        record.wrong("start_span", "an interval of time", span)
+        return None
+    return Span(low, high)
+
+
+def _boundaries(record: Record) -> tuple[Boundary, ...]:
+    value = record.fields.get("boundaries")
+    if not isinstance(value, list):
+        return ()
+    found: list[Boundary] = []
+    for item in value:
+        inner = Record(mapping(item), record.where, record.problem_sink)
+        kind = inner.text("kind")
+        if kind is not None:
+            at, before = inner.time("at"), inner.count("tokens_before")
+            found.append(Boundary(kind, at, inner.text("trigger"), before))
+    return tuple(found)
+
+
+def _is_relative(fields: Mapping[str, Any], started: float | None) -> bool:
+    stated = fields.get("relative_time")
+    if isinstance(stated, bool):
+        return stated
+    return started is not None and started < _EARLIEST
+
+
+def _requests(record: Record) -> int | None:
+    if "requests" not in record.fields:
+        return 1
+    return record.count("requests")
+
+
+SOURCE = NativeSource()
