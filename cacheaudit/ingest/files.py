@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -93,7 +94,7 @@ def _walk(
         try:
             is_folder = entry.is_dir()
         except OSError as error:
-            problems("unreadable_file", str(path), error.strerror or str(error))
+            problems(_kind(error), str(path), error.strerror or str(error))
             continue
         if is_folder:
             if entry.name not in _SKIPPED_FOLDERS:
@@ -110,11 +111,16 @@ def _entry(
     try:
         status = path.stat()
     except OSError as error:
-        kind = "symlink_loop" if path.is_symlink() else "unreadable_file"
-        problems(kind, str(path), error.strerror or str(error))
+        problems(_kind(error), str(path), error.strerror or str(error))
         return None
     identity = (status.st_dev, status.st_ino)
     if identity in seen:
         return None
     seen.add(identity)
     return FoundFile(path, status.st_size, status.st_mtime_ns, named)
+
+
+def _kind(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "symlink_loop"
+    return "vanished_file" if error.errno == errno.ENOENT else "unreadable_file"
