@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-import click
-
 from cacheaudit.cli._group import say
 from cacheaudit.errors import UsageError
 from cacheaudit.report.renderer import View
@@ -118,7 +116,8 @@ def _to_standard_output(render: Callable[[BinaryIO], None]) -> None:
             render(nowhere)
         return
     try:
-        stream = click.get_binary_stream("stdout")
+        sys.stdout.flush()
+        stream = sys.stdout.buffer
         render(stream)
         stream.flush()
     except BrokenPipeError:

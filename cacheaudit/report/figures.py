@@ -122,8 +122,14 @@ class Timeline:
         self.calls = 0
         self._slots: dict[tuple[int, str], Slot] = {}
 
-    def add(self, call: CallRow, marks: tuple[int, ...] = ()) -> None:
-        """Take the next call."""
+    def add(self, call: CallRow, marks: tuple[int, ...] = (), number: int = 0) -> None:
+        """Take the next call.
+
+        Args:
+            call: The call.
+            marks: Numbers of the findings that name it.
+            number: Its place in the result.
+        """
         key = (self.calls // self.each, call.lane)
         slot = self._slots.get(key)
         if slot is None:
@@ -137,7 +143,7 @@ class Timeline:
                     lane=call.lane,
                     first_call=call.id,
                     started_at=call.started_at,
-                    number=self.calls + 1,
+                    number=number or self.calls + 1,
                 )
         self.calls += 1
         _fill(slot, call, marks)

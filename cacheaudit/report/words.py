@@ -31,6 +31,15 @@ _QUALITY = {
     "output_is_lower_bound": "calls whose output is a lower bound",
     "not_billed": "calls that were not billed",
     "cache_split_unknown": "calls whose input is known but not what was read from the cache",
+    "repeated_calls_left_out": "repeated copies of calls, counted once",
+    "cache_reads_not_recorded": "files without cache reads",
+    "cache_writes_not_recorded": "files without cache writes",
+    "write_lifetimes_not_recorded": "files without the lifetimes of writes",
+    "requests_not_recorded": "files without requests",
+    "start_times_are_intervals": "files without exact starts of requests",
+    "start_times_not_recorded": "files without starts of requests",
+    "output_may_be_low": "files whose output may be too low",
+    "output_not_recorded": "files without output tokens",
     "unknown_model": "calls of a model without a price",
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import msgspec
 
 from cacheaudit.report.renderer import View
 from cacheaudit.report.result import AuditResult, UsageResult
+from cacheaudit.report.spool import CallSpool
 
 _FLUSH = 1 << 16
 _BEFORE = ("schema", "tool", "scope", "totals")
@@ -38,9 +40,9 @@ class JsonRenderer:
             _field(buffer, encoder, field, result)
         buffer += b'"calls":['
         separator = b"\n"
-        for call in result.calls:
+        for row in _rows(result, encoder):
             buffer += separator
-            encoder.encode_into(call, buffer, -1)
+            buffer += row
             separator = b",\n"
             if len(buffer) > _FLUSH:
                 out.write(buffer)
@@ -57,6 +59,13 @@ class JsonRenderer:
         del view
         fields = ("schema", "tool", "scope", "by", "totals", "groups", "data_quality")
         out.write(msgspec.json.encode({name: getattr(result, name) for name in fields}) + b"\n")
+
+
+def _rows(result: AuditResult, encoder: msgspec.json.Encoder) -> Iterator[bytes]:
+    """Take rows that are kept as JSON as they are."""
+    if isinstance(result.calls, CallSpool):
+        return result.calls.json_rows()
+    return map(encoder.encode, result.calls)
 
 
 def _field(

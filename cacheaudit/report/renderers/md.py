@@ -48,7 +48,7 @@ class MarkdownRenderer:
             *_quality(result.data_quality),
             *_prices(result.prices),
         ]
-        out.write(("\n".join(lines).rstrip() + "\n").encode())
+        out.write(_text(lines))
 
     def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
         """Write totals."""
@@ -58,7 +58,12 @@ class MarkdownRenderer:
             *_group_table("", result.by.title(), result.groups, result.totals),
             *_quality(result.data_quality),
         ]
-        out.write(("\n".join(lines).rstrip() + "\n").encode())
+        out.write(_text(lines))
+
+
+def _text(lines: Sequence[str]) -> bytes:
+    joined = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+    return (joined.rstrip() + "\n").encode()
 
 
 def escape(text: str) -> str:
@@ -98,18 +103,9 @@ def _totals(totals: Totals) -> list[str]:
     tiers = write_tiers(totals)
     rows = [
         ("Input", fmt.count(totals.total_input, fmt.UNKNOWN), ""),
-        *(
-            (
-                label,
-                fmt.count(part, fmt.UNKNOWN),
-                fmt.ratio(fmt.share(part, totals.total_input), ""),
-            )
-            for label, part in (
-                ("– read from the cache", totals.cache_read),  # noqa: RUF001
-                ("– written to it" + (f" ({tiers})" if tiers else ""), writes(totals)),  # noqa: RUF001
-                ("– uncached", totals.uncached_input),  # noqa: RUF001
-            )
-        ),
+        _part("read from the cache", totals.cache_read, totals),
+        _part("written to it" + (f" ({tiers})" if tiers else ""), writes(totals), totals),
+        _part("uncached", totals.uncached_input, totals),
         (
             "Output" + (" (a lower bound)" if totals.output_is_lower_bound else ""),
             fmt.count(totals.output, fmt.UNKNOWN),
@@ -125,6 +121,11 @@ def _totals(totals: Totals) -> list[str]:
     if totals.cost.unpriced_calls:
         rows.append(("Calls without a price", fmt.count(totals.cost.unpriced_calls), ""))
     return [*_table(("", "Tokens", "Share"), rows, right=(1, 2)), ""]
+
+
+def _part(label: str, value: int | None, totals: Totals) -> tuple[str, str, str]:
+    part = fmt.share(value, totals.total_input)
+    return f"· {label}", fmt.count(value, fmt.UNKNOWN), fmt.ratio(part, "")
 
 
 def _findings(result: AuditResult) -> Iterator[str]:

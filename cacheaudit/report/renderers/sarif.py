@@ -32,9 +32,7 @@ class SarifRenderer:
         wanted = {call for finding in findings for call in finding.calls[:_PLACES]}
         places: dict[str, str] = {}
         if wanted:
-            places = {
-                call.id: call.where for call in result.calls if call.where and call.id in wanted
-            }
+            places = {c.id: c.where for c in result.calls if c.where and c.id in wanted}
         names = {finding.rule: finding.name for finding in findings}
         order = {rule: index for index, rule in enumerate(names)}
         run = {
@@ -56,10 +54,12 @@ class SarifRenderer:
 
     def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
         """Refuse: totals alone hold no findings."""
+        del result, out, view
         raise not_for_usage(self.name)
 
 
 def _result(finding: FindingRow, rule_index: int, places: dict[str, str]) -> dict[str, Any]:
+    calls = [call for call in finding.calls[:_PLACES] if call in places]
     sentences = [finding.title.rstrip(".") + ".", *finding.established]
     if finding.fix is not None:
         sentences.append(f"Fix: {finding.fix.title}.")
@@ -69,9 +69,7 @@ def _result(finding: FindingRow, rule_index: int, places: dict[str, str]) -> dic
         "ruleIndex": rule_index,
         "level": _LEVELS.get(finding.kind, "note"),
         "message": {"text": " ".join(sentences)},
-        "locations": [
-            _location(places[call]) for call in finding.calls[:_PLACES] if call in places
-        ],
+        "locations": [_location(places[call]) for call in calls],
         "partialFingerprints": {"finding/v1": f"{finding.rule}/{'/'.join(finding.calls[:1])}"},
         "properties": {
             "verdict": finding.verdict,

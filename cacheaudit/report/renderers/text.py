@@ -148,8 +148,9 @@ def _totals(totals: Totals, width: int) -> Table:
     table.add_row("Output", fmt.count(totals.output, fmt.UNKNOWN), "", bound)
     equivalents = fmt.equivalents(totals.input_equivalents, fmt.UNKNOWN)
     table.add_row("Input, weighted", equivalents, "", "in ordinary input tokens")
-    value, origin = paid(totals)
-    table.add_row("Cost", fmt.amount(value, totals.cost.currency), "", _cost_remark(totals, origin))
+    money, origin = paid(totals)
+    amount = fmt.amount(money, totals.cost.currency)
+    table.add_row("Cost", amount, "", _cost_remark(totals, origin))
     return table
 
 
@@ -165,7 +166,7 @@ def _cost_remark(totals: Totals, origin: str) -> str:
     if origin == "computed":
         remarks.append("computed from prices")
         if cost.reported is not None:
-            remarks.append(f"the record says {fmt.amount(cost.reported, cost.currency)}")
+            remarks.append(f"the record states {fmt.amount(cost.reported, cost.currency)}")
     elif origin == "reported":
         remarks.append("as the record says")
     if cost.reason:
@@ -182,7 +183,8 @@ def _cost_remarks(totals: Totals) -> Iterator[RenderableType]:
         text = f"{fmt.plural(cost.unpriced_calls, 'call')} without a price{reason}"
         yield Text(f"{text} (--prices FILE adds one).", style="dim")
     if cost.reported is not None and cost.computed is not None:
-        yield Text(f"The record says {fmt.amount(cost.reported, cost.currency)}.", style="dim")
+        stated = fmt.amount(cost.reported, cost.currency)
+        yield Text(f"Costs stated in the records themselves: {stated}.", style="dim")
 
 
 def _heading(title: str, remark: str = "") -> list[RenderableType]:
@@ -214,10 +216,8 @@ def _finding(number: int, finding: FindingRow, currency: str, view: View) -> Ren
     table.add_column(justify="right", no_wrap=True)
     lost = finding.lost
     money = ""
-    if lost is not None:
-        money = (
-            fmt.amount(lost.cost, currency, unknown="no price") if finding.kind == "loss" else ""
-        )
+    if lost is not None and finding.kind == "loss":
+        money = fmt.amount(lost.cost, currency, unknown="no price")
     table.add_row(
         Text(str(number), style="bold"),
         Text(fmt.printable(finding.title), style="bold"),
