@@ -1,0 +1,1 @@
+"""Implementations that need nothing but the standard library."""

@@ -1,0 +1,164 @@
+"""Which implementations there are, and which of them a call goes to.
+
+An operation is one file in ``ops`` that defines ``OPERATION``; an implementation is one file in
+``cpu`` or ``torch_`` that defines ``IMPLEMENTATION``. Dropping a file in is all it takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from local_backend.kernels.errors import UnsupportedKernelError
+
+SWITCH = "CACHEAUDIT_KERNELS"
+REFERENCE = "reference"
+_FOLDERS = ("cpu", "torch_")
+
+
+def _always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Implementation:
+    """One way to compute an operation.
+
+    Attributes:
+        operation: Name of the operation.
+        backend: Name that ``CACHEAUDIT_KERNELS`` selects it by.
+        function: Same signature as the operation.
+        requires: Modules that must be importable. They are not imported to find out.
+        priority: The highest that supports the arguments is called; the reference has 0.
+        supports: Whether it can take these arguments.
+    """
+
+    operation: str
+    backend: str
+    function: Callable[..., Any]
+    requires: tuple[str, ...] = ()
+    priority: int = 10
+    supports: Callable[..., bool] = _always
+
+    @property
+    def is_importable(self) -> bool:
+        """Whether everything that it requires is installed."""
+        return all(importlib.util.find_spec(name) is not None for name in self.requires)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What is computed, whatever computes it.
+
+    Attributes:
+        name: Name of the operation.
+        contract: What goes in and what comes out.
+        reference: The plainest correct implementation; decides what is right.
+        cases: Arguments that every implementation is tested with, each with the right answer.
+    """
+
+    name: str
+    contract: str
+    reference: Callable[..., Any]
+    cases: Callable[[], Iterator[tuple[tuple[Any, ...], Any]]]
+
+
+class Kernel(Protocol):
+    """What :func:`get` returns: called like the operation."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compute."""
+        ...
+
+
+@cache
+def operations() -> Mapping[str, Operation]:
+    """Return every operation under its name."""
+    found = (module.OPERATION for module in _modules("ops"))
+    return {operation.name: operation for operation in found}
+
+
+def available(
+    name: str, environment: Mapping[str, str] | None = None
+) -> tuple[Implementation, ...]:
+    """Return the implementations of an operation that can run here, the preferred one first.
+
+    Args:
+        name: The operation.
+        environment: Where ``CACHEAUDIT_KERNELS`` is looked up; the process's own where not given.
+            A comma list of backends, such as ``cpu,reference``, allows only these.
+
+    Raises:
+        UnsupportedKernelError: There is no such operation, or a listed backend does not exist.
+    """
+    operation = _operation(name)
+    reference = Implementation(
+        operation=name, backend=REFERENCE, function=operation.reference, priority=0
+    )
+    every = [reference, *(found for found in _implementations() if found.operation == name)]
+    wanted = _wanted(os.environ if environment is None else environment)
+    chosen = [
+        found
+        for found in every
+        if found.is_importable and (wanted is None or found.backend in wanted)
+    ]
+    return tuple(sorted(chosen, key=lambda found: -found.priority))
+
+
+def get(name: str, environment: Mapping[str, str] | None = None) -> Kernel:
+    """Return a function that computes an operation by the best implementation for its arguments.
+
+    Raises:
+        UnsupportedKernelError: Now, where nothing is available at all; later, where no available
+            implementation takes the arguments of a call.
+    """
+    choices = available(name, environment)
+    if not choices:
+        raise UnsupportedKernelError(f"{SWITCH} leaves no implementation of {name!r}.")
+
+    def kernel(*arguments: Any) -> Any:
+        for choice in choices:
+            if choice.supports(*arguments):
+                return choice.function(*arguments)
+        kinds = ", ".join(type(argument).__name__ for argument in arguments)
+        backends = ", ".join(choice.backend for choice in choices)
+        raise UnsupportedKernelError(f"{name!r} for ({kinds}) is not supported by: {backends}.")
+
+    return kernel
+
+
+def _operation(name: str) -> Operation:
+    known = operations()
+    if name not in known:
+        raise UnsupportedKernelError(f"No operation {name!r}; there are: {', '.join(known)}.")
+    return known[name]
+
+
+def _wanted(environment: Mapping[str, str]) -> frozenset[str] | None:
+    text = environment.get(SWITCH, "").strip()
+    if not text:
+        return None
+    wanted = frozenset(part.strip() for part in text.split(","))
+    known = {REFERENCE, *(found.backend for found in _implementations())}
+    if unknown := sorted(wanted - known):
+        raise UnsupportedKernelError(
+            f"{SWITCH} names {', '.join(unknown)}; backends are: {', '.join(sorted(known))}."
+        )
+    return wanted
+
+
+@cache
+def _implementations() -> tuple[Implementation, ...]:
+    return tuple(module.IMPLEMENTATION for folder in _FOLDERS for module in _modules(folder))
+
+
+def _modules(folder: str) -> Iterator[Any]:
+    package = importlib.import_module(f".{folder}", __package__)
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        yield importlib.import_module(f"{package.__name__}.{info.name}")

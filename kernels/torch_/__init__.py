@@ -1,0 +1,1 @@
+"""Implementations on torch tensors; torch is imported by the caller, never from here."""
