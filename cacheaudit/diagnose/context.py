@@ -1,0 +1,491 @@
+"""What rules look at: one pass over a session that is cheap for healthy calls.
+
+A call extends the prompt of the call before it in its lane. What that one had in the cache
+(read + written where writes are recorded, else its whole prompt) is what a hit would read, cut to
+the present prompt. Where less was read and the shortfall is large enough to matter, the call
+becomes an :class:`Event`; a healthy call leaves a few integers behind and nothing else.
+
+Tokens that a call sent uncached behind its last marker were never stored, so that not reading them
+later is no loss: recorded sessions are full of such tails of one to five thousand tokens.
+"""
+
+from __future__ import annotations
+
+from cacheaudit.diagnose.times import Timing, default_ttl
+from cacheaudit.model.call import Call, Session
+from cacheaudit.model.change import Change, common_prefix, first_change, is_extension
+from cacheaudit.model.usage import Usage
+
+# A shortfall below both is no event. 1,024 tokens: providers that report in steps of 128 and
+# tokenizers that merge at a seam stay far below it, and no model but a few of the newest caches
+# less. 5 %: the step with which some automatic caches store grows with the prompt.
+LOSS_TOKENS = 1_024
+LOSS_SHARE = 20
+# Automatic caches store at intervals of up to 2,048 tokens.
+AUTOMATIC_LOSS_TOKENS = 2_048 + 128
+# A lane in which more than every third prompt is smaller than the one before it is no conversation.
+_MIN_CALLS_TO_JUDGE = 6
+
+
+class Run:
+    """Successive calls of a lane that all lost tokens and read the same size.
+
+    Attributes:
+        events: The calls.
+        healed: The call behind them read in full again; ``None`` where none followed.
+    """
+
+    __slots__ = ("events", "healed", "read")
+
+    def __init__(self, read: int) -> None:
+        self.read = read
+        self.events: list[Event] = []
+        self.healed: bool | None = None
+
+
+class Event:
+    """A call that read less than it could have, with all that is known around it.
+
+    Attributes:
+        index: Its position in ``session.calls``.
+        call: The call.
+        previous: The call before it in the lane whose usage is known.
+        previous_index: Position of that call.
+        lane: What is known of its lane.
+        expected: Tokens that a hit would have read.
+        read: Tokens that were read.
+        lost: ``expected - read``.
+        total: Size of the prompt.
+        written: Tokens written to the cache.
+        endpoint: Tokens that the cache held of this prompt afterwards.
+        previous_total: Size of the prompt before it.
+        previous_read: Tokens that the previous call read.
+        previous_written: Tokens that the previous call wrote.
+        growth: Tokens behind what the previous call had cached.
+        timing: Gap to the previous call against the lifetime in force.
+        switched: The model before, where it was another one.
+        same_model_read: The read is what this model's own last prompt in the lane had cached.
+        older: Position of an older call whose cached prefix has exactly the size that was read.
+        skipped_lost: Every call between ``older`` and this one lost tokens itself.
+        is_floor: Something was read, but less than the smallest prompt of the lane, so that the
+            hit ends before the conversation does.
+        explicit: Writes are recorded, so the cache works with markers.
+        next_read: ``full``: the next call read what this one left in the cache; ``older``: it
+            read exactly what an older call had left; ``less``; ``None``: no next call.
+        run: The successive calls with the same read that it belongs to.
+        has_bodies: Both prompts were recorded.
+        change: First change between them; ``None`` where there is none, or no bodies.
+        compaction_part: The provider compacted within this call.
+    """
+
+    __slots__ = (
+        "call", "change", "compaction_part", "endpoint", "expected", "explicit", "growth",
+        "has_bodies", "index", "is_floor", "lane", "lost", "next_read", "older", "previous",
+        "previous_index", "previous_read", "previous_total", "previous_written", "read", "run",
+        "same_model_read", "skipped_lost", "smallest", "switched", "timing", "total", "written",
+    )  # fmt: skip
+
+    call: Call
+    previous: Call
+    index: int
+    previous_index: int
+    lane: Lane
+    expected: int
+    read: int
+    lost: int
+    total: int
+    written: int
+    endpoint: int
+    previous_total: int
+    previous_read: int
+    previous_written: int
+    growth: int
+    timing: Timing
+    switched: str | None
+    same_model_read: bool
+    older: int | None
+    skipped_lost: bool
+    is_floor: bool
+    smallest: int
+    explicit: bool
+    next_read: str | None
+    run: Run
+    has_bodies: bool
+    change: Change | None
+    compaction_part: bool
+
+    @property
+    def reason(self) -> str | None:
+        """The provider's own word on the miss; ``None`` where it said nothing."""
+        said = self.call.diagnostics
+        return None if said is None or said.type == "pending" else said.type
+
+    def boundary(self, *kinds: str) -> str | None:
+        """Return the first recorded boundary of one of these kinds before the call."""
+        return next((b.kind for b in self.call.boundaries if b.kind in kinds), None)
+
+
+class Opening:
+    """First call of a lane: it had nothing to read from its own lane."""
+
+    __slots__ = ("call", "endpoint", "index", "read", "total", "written")
+
+    def __init__(
+        self, index: int, call: Call, total: int, read: int, written: int, endpoint: int
+    ) -> None:
+        self.index = index
+        self.call = call
+        self.total = total
+        self.read = read
+        self.written = written
+        self.endpoint = endpoint
+
+
+class Lane:
+    """Running state of one lane; integers only, so that healthy calls stay cheap.
+
+    Attributes:
+        name: The lane.
+        calls: Calls with known usage.
+        explicit: Some call wrote to the cache.
+        cached: Some call read from or wrote to the cache.
+        shrinks: Calls whose prompt was smaller than the one before, without a recorded reason.
+        longest_hit: Longest gap, for certain, over which everything was still read.
+        knows_writes: Writes are recorded, be they zero.
+        last_index: Position of the last call with known usage.
+    """
+
+    __slots__ = (
+        "by_model", "cached", "calls", "endpoint", "explicit", "first_index", "high",
+        "knows_writes", "last", "last_event", "last_index", "longest_hit", "low", "model", "name",
+        "read", "run",
+        "shrinks", "sizes", "smallest", "total", "ttl", "ttl_assumed", "written",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls = 0
+        self.explicit = False
+        self.cached = False
+        self.shrinks = 0
+        self.longest_hit = 0.0
+        self.knows_writes = False
+        self.first_index = -1
+        self.last_index = -1
+        self.last: Call | None = None
+        self.last_event: Event | None = None
+        self.run: Run | None = None
+        self.model: str | None = None
+        self.total = 0
+        self.read = 0
+        self.written = 0
+        self.endpoint = 0
+        self.smallest = 0
+        self.low: float | None = None
+        self.high: float | None = None
+        self.ttl: int | None = None
+        self.ttl_assumed = False
+        self.sizes: dict[int, int] = {}
+        self.by_model: dict[str, tuple[int, dict[int, int], int]] = {}
+
+
+class Context:
+    """A session, ready for rules.
+
+    Attributes:
+        session: The session.
+        lanes: Lanes by name.
+        events: Calls that lost tokens, in order of ``session.calls``.
+        openings: First calls of lanes.
+        changes: First change against the previous prompt of the lane, by position of the call.
+        unmoved: Positions of calls whose prompt extends the previous one unchanged.
+        reasoned: Positions of calls for which the provider named a change.
+        runs: Successive calls that lost tokens and read the same size.
+        unrelated: Lanes whose prompts do not grow out of each other, so that nothing can be said of
+            what they could have read.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.lanes: dict[str, Lane] = {}
+        self.events: list[Event] = []
+        self.openings: list[Opening] = []
+        self.changes: dict[int, Change] = {}
+        self.unmoved: set[int] = set()
+        self.runs: list[Run] = []
+        self.unrelated: list[Lane] = []
+        self.reasoned: list[int] = []
+        self._scan()
+        self._prompts()
+        self._set_unrelated_apart()
+
+    @property
+    def lost(self) -> int:
+        """Lost tokens of all calls."""
+        return sum(event.lost for event in self.events)
+
+    def _scan(self) -> None:
+        lanes = self.lanes
+        for index, call in enumerate(self.session.calls):
+            usage = call.usage
+            if usage is None or usage.cache_read is None or not usage.total_input:
+                continue
+            read, total, written, endpoint, is_recorded = _sizes(usage)
+            lane = lanes.get(call.lane)
+            if lane is None:
+                lane = lanes[call.lane] = Lane(call.lane)
+            if call.diagnostics is not None and call.diagnostics.type.endswith("_changed"):
+                self.reasoned.append(index)
+            low = high = call.started_at
+            if low is None and call.start_span is not None:
+                low, high = call.start_span.low, call.start_span.high
+            if lane.last is None:
+                lane.first_index, lane.smallest, lane.model = index, total, call.model
+                lane.knows_writes = is_recorded
+                self.openings.append(Opening(index, call, total, read, written, endpoint))
+            else:
+                self._step(lane, index, call, read, total, written, endpoint, low)
+            if written:
+                _note_lifetime(lane, call, usage)
+            if endpoint:
+                lane.cached = lane.cached or read > 0 or written > 0
+                lane.endpoint = endpoint
+                lane.sizes[endpoint] = index
+            if total < lane.smallest:
+                lane.smallest = total
+            lane.calls += 1
+            lane.last, lane.last_index = call, index
+            lane.total, lane.read, lane.written = total, read, written
+            lane.low, lane.high = low, high
+
+    def _step(
+        self,
+        lane: Lane,
+        index: int,
+        call: Call,
+        read: int,
+        total: int,
+        written: int,
+        endpoint: int,
+        low: float | None,
+    ) -> None:
+        """Compare a call with the one before it in its lane."""
+        has_switched = call.model != lane.model and not _same_model(call.model, lane.model)
+        if has_switched and lane.model is not None:
+            lane.by_model[lane.model] = (lane.endpoint, lane.sizes, lane.smallest)
+        if call.boundaries and any(b.kind in ("clear", "branch") for b in call.boundaries):
+            self._restart(lane, total)
+        expected = min(total, lane.endpoint)
+        lost = expected - read
+        if lost > 0 and self._is_loss(lane, lost, expected, read):
+            event = self._event(lane, index, call, read, total, written, endpoint, expected)
+            event.switched = lane.model if has_switched else None
+            own = lane.by_model.get(call.model or "") if has_switched else None
+            event.same_model_read = own is not None and read >= min(own[0], total) > 0
+            self._settle(lane, read, expected)
+            self._join_run(lane, event)
+            lane.last_event = event
+            self.events.append(event)
+            if call.boundaries or total * 2 < lane.total:
+                lane.smallest = total
+        else:
+            if low is not None and lane.high is not None and low - lane.high > lane.longest_hit:
+                lane.longest_hit = low - lane.high
+            if lane.last_event is not None:
+                self._settle(lane, read, expected)
+                if lane.run is not None:
+                    lane.run.healed = True
+                    lane.run = None
+                lane.last_event = None
+        if total < lane.total and not call.boundaries:
+            lane.shrinks += 1
+        if has_switched:
+            _, lane.sizes, lane.smallest = lane.by_model.get(call.model or "", (0, {}, total))
+        lane.model = call.model if call.model is not None else lane.model
+
+    @staticmethod
+    def _restart(lane: Lane, total: int) -> None:
+        """A new or other branch of conversation: nothing of the last prompt need be in it."""
+        lane.endpoint = 0
+        lane.smallest = total
+
+    @staticmethod
+    def _is_loss(lane: Lane, lost: int, expected: int, read: int) -> bool:
+        if not lane.explicit:
+            return lost > AUTOMATIC_LOSS_TOKENS and lost * LOSS_SHARE > expected
+        if lost <= LOSS_TOKENS:
+            return False
+        # An exact older size is no rounding, however small the difference is.
+        return lost * LOSS_SHARE > expected or read in lane.sizes
+
+    @staticmethod
+    def _settle(lane: Lane, read: int, expected: int) -> None:
+        """Tell the last event what the call behind it read."""
+        event = lane.last_event
+        if event is None:
+            return
+        if read >= expected:
+            event.next_read = "full"
+        else:
+            older = lane.sizes.get(read)
+            is_older = older is not None and older < event.index
+            event.next_read = "older" if is_older else "less"
+
+    def _join_run(self, lane: Lane, event: Event) -> None:
+        run = lane.run
+        if run is None or lane.last_event is None or run.read != event.read:
+            if run is not None:
+                run.healed = False
+            run = lane.run = Run(event.read)
+            self.runs.append(run)
+        run.events.append(event)
+        event.run = run
+
+    def _event(
+        self,
+        lane: Lane,
+        index: int,
+        call: Call,
+        read: int,
+        total: int,
+        written: int,
+        endpoint: int,
+        expected: int,
+    ) -> Event:
+        assert lane.last is not None  # noqa: S101 - a lane's first call never gets here
+        event = Event()
+        event.index, event.call, event.lane = index, call, lane
+        event.previous, event.previous_index = lane.last, lane.last_index
+        event.expected, event.read, event.lost = expected, read, expected - read
+        event.total, event.written, event.endpoint = total, written, endpoint
+        event.previous_total = lane.total
+        event.previous_read, event.previous_written = lane.read, lane.written
+        event.growth = total - lane.endpoint
+        event.explicit = lane.explicit
+        event.timing = Timing.between(lane.last, call, lane.ttl, lane.ttl_assumed, lane.longest_hit)
+        older = lane.sizes.get(read) if read and lane.explicit else None
+        event.older = older if older is not None and older != lane.last_index else None
+        event.skipped_lost = event.older is not None and self._all_lost(lane, event.older)
+        event.smallest = lane.smallest
+        event.is_floor = 0 < read < lane.smallest
+        event.next_read = None
+        event.has_bodies = False
+        event.change = None
+        usage = call.usage
+        event.compaction_part = usage is not None and any(
+            part.kind == "compaction" for part in usage.parts
+        )
+        return event
+
+    def _all_lost(self, lane: Lane, older: int) -> bool:
+        """Whether every call of the lane behind ``older`` lost tokens."""
+        calls = self.session.calls
+        lost = {event.index for event in reversed(self.events[-64:])}
+        for index in range(lane.last_index, older, -1):
+            call = calls[index]
+            if call.lane == lane.name and call.usage is not None and index not in lost:
+                return False
+        return True
+
+    def _prompts(self) -> None:
+        """Compare recorded bodies, each with the one before it in its lane."""
+        calls = self.session.calls
+        last: dict[str, int] = {}
+        events = {event.index: event for event in self.events}
+        for index, call in enumerate(calls):
+            if call.prompt is None:
+                continue
+            before = last.get(call.lane)
+            last[call.lane] = index
+            if before is None:
+                continue
+            old = calls[before].prompt
+            if old is None or old.level_order != call.prompt.level_order:
+                continue
+            change = None if is_extension(old, call.prompt) else first_change(old, call.prompt)
+            if change is not None:
+                self.changes[index] = change
+            else:
+                self.unmoved.add(index)
+            event = events.get(index)
+            if event is not None and event.previous_index == before:
+                event.has_bodies, event.change = True, change
+
+    def _set_unrelated_apart(self) -> None:
+        """Drop events that rest on the belief that a lane is one growing conversation."""
+        self.unrelated = [
+            lane
+            for lane in self.lanes.values()
+            if lane.calls >= _MIN_CALLS_TO_JUDGE and lane.shrinks * 3 > lane.calls
+        ]
+        if self.unrelated:
+            names = {lane.name for lane in self.unrelated}
+            self.events = [e for e in self.events if e.has_bodies or e.call.lane not in names]
+            self.runs = [r for r in self.runs if r.events[0].call.lane not in names]
+
+    def shared_tokens(self, first: int, second: int) -> int | None:
+        """Tokens that the prompts of two calls share from the front, where sizes are known."""
+        a, b = self.session.calls[first].prompt, self.session.calls[second].prompt
+        if a is None or b is None or a.level_order != b.level_order:
+            return None
+        total = 0
+        for block in a.blocks[: common_prefix(a, b)]:
+            if block.tokens is None:
+                return None
+            total += block.tokens
+        return total
+
+
+def _sizes(usage: Usage) -> tuple[int, int, int, int, bool]:
+    """Return read, prompt, written, what the cache then held, and whether writes are recorded."""
+    read, total = usage.cache_read or 0, usage.total_input or 0
+    w5, w1, other = usage.write_5m, usage.write_1h, usage.write_other
+    written = (w5 or 0) + (w1 or 0) + (other or 0)
+    if usage.write_30m or usage.write_12h:
+        written += (usage.write_30m or 0) + (usage.write_12h or 0)
+    if written == 0 and w5 is None and w1 is None and other is None:
+        # An automatic cache that does not tell what it stores: all of it, as far as we know.
+        return read, total, 0, usage.context_input or total, False
+    if usage.parts or usage.context_input is not None:
+        read, total, stored = _last_pass(usage, read, total, written)
+        return read, total, written, stored, True
+    return read, total, written, read + written, True
+
+
+def _note_lifetime(lane: Lane, call: Call, usage: Usage) -> None:
+    lane.explicit = True
+    if usage.write_1h:
+        lane.ttl, lane.ttl_assumed = 3600, False
+    elif usage.write_5m:
+        lane.ttl, lane.ttl_assumed = 300, False
+    else:
+        lane.ttl, lane.ttl_assumed = default_ttl(call, usage)
+
+
+def _last_pass(usage: Usage, read: int, total: int, written: int) -> tuple[int, int, int]:
+    """Read of the first model pass, prompt and cached size of the last.
+
+    Where a call made several passes its sums count the same prefix more than once.
+    """
+    passes = [part for part in usage.parts if part.kind == "message"]
+    size = usage.context_input or total
+    if not passes:
+        return read, size, min(read + written, size)
+    first, last = passes[0], passes[-1]
+    stored = (last.cache_read or 0) + sum(
+        getattr(last, field) or 0
+        for field in ("write_5m", "write_1h", "write_30m", "write_12h", "write_other")
+    )
+    begun = first.cache_read if first.cache_read is not None else read
+    return begun, size, min(stored, size)
+
+
+def _same_model(a: str | None, b: str | None) -> bool:
+    """Whether two names may stand for one model: an alias and its dated version, or unknown."""
+    if a is None or b is None:
+        return True
+    short, long = sorted((a, b), key=len)
+    rest = long[len(short) :]
+    return long.startswith(short) and (
+        not rest or rest == "-latest" or (rest[0] in "-@" and rest[1:].isdigit() and len(rest) > 6)
+    )

@@ -1,0 +1,179 @@
+"""Rule BRK102."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cacheaudit.diagnose.context import Context, Event
+from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.wording import (
+    IMAGES,
+    PARAMETER,
+    SERVER,
+    aftermath,
+    count,
+    expiry_line,
+    reason_lines,
+    shortfall,
+)
+from cacheaudit.model.call import Session
+from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.prompt import ContentBlock, Prompt
+
+_RANK_BODIES = 13
+_RANK_USAGE = 22
+LOOKBACK = 20
+# Twenty blocks of some hundred tokens; a turn that adds less rarely adds twenty positions.
+MANY_NEW_TOKENS = 2_560
+_RUNS = ("tool_use", "tool_result")
+
+
+class LookbackOrMessageChange(Rule):
+    """Much was appended at once, and the messages before it were not found.
+
+    ## Why it costs
+
+    The provider looks back over at most 20 positions from a marker for an older entry. A
+    turn that adds more positions than that - many files, many sequential tool calls - hides the
+    entry of the turn before, and the whole conversation is written again.
+
+    ## What it rests on
+
+    From usage alone: the hit ends before the conversation begins, and many new tokens were added.
+    That does not tell a lookback miss from a changed message or parameter, so it is only a thing to
+    check. With recorded bodies the new positions are counted (a run of `tool_use`, or of
+    `tool_result`, counts as one); an unchanged prefix with more than 20 of them is named.
+
+    ## When to ignore
+
+    When such turns are rare.
+    """
+
+    id = "BRK102"
+    name = "lookback-or-message-change"
+    title = "The messages were not found behind a large addition"
+    fix = Fix(
+        "Join what is added into fewer content blocks, or keep a marker on the last block of the "
+        "request before"
+    )
+
+    @classmethod
+    @override
+    def bad(cls) -> Session:
+        """Add 24 files as one block each."""
+        first = body("task", "answer", "go on")
+        files = [f"file {number}" for number in range(24)]
+        second = body("task", "answer", "go on", "done", files)
+        return (
+            Script()
+            .call(0, 0, 42_150, body=first)
+            .call(25, 7_350, 44_520, body=second)
+            .call(55, 51_870, 900)
+            .session()
+        )
+
+    @classmethod
+    @override
+    def good(cls) -> Session:
+        """Add them as one block."""
+        first = body("task", "answer", "go on")
+        files = "\n".join(f"file {number}" for number in range(24))
+        second = body("task", "answer", "go on", "done", files)
+        return (
+            Script()
+            .call(0, 0, 42_150, body=first)
+            .call(25, 42_150, 9_720, body=second)
+            .call(55, 51_870, 900)
+            .session()
+        )
+
+    @override
+    def check(self, ctx: Context) -> Iterable[Draft]:
+        """See :meth:`Rule.check`."""
+        for event in ctx.events:
+            if event.timing.state == "over" and not event.timing.contradicted:
+                continue
+            if event.has_bodies:
+                added = new_positions(event)
+                if event.change is None and added is not None and added > LOOKBACK:
+                    yield _counted(event, added)
+            elif event.is_floor and event.explicit and event.growth >= MANY_NEW_TOKENS:
+                yield _suspected(event)
+
+
+def new_positions(event: Event) -> int | None:
+    """Positions from the end of the previous prompt to the last block of this one."""
+    before, now = event.previous.prompt, event.call.prompt
+    if before is None or now is None:
+        return None
+    return _positions(now, len(before.blocks))
+
+
+def _positions(prompt: Prompt, start: int) -> int:
+    total = 0
+    last: ContentBlock | None = None
+    for block in prompt.blocks[start:]:
+        is_run = (
+            last is not None
+            and block.kind in _RUNS
+            and (block.kind, block.message) == (last.kind, last.message)
+        )
+        total += 0 if is_run else 1
+        last = block
+    return total
+
+
+def _counted(event: Event, added: int) -> Draft:
+    return Draft(
+        index=event.index,
+        claims=event.lost,
+        rank=_RANK_BODIES,
+        why=f"{added} positions were added at once.",
+        verdict="consistent",
+        evidence="body_diff",
+        title=f"{added} new positions hide the entry of the request before",
+        established=(
+            shortfall(event),
+            (
+                f"The previous prompt is an unchanged prefix of this one, {added} positions "
+                f"follow, and a marker looks back over {LOOKBACK}."
+            ),
+            expiry_line(event),
+            *aftermath(event),
+            *reason_lines(event),
+        ),
+        to_check=("Where the markers stood: one on an earlier block would have been enough.",),
+        rivals=(SERVER,),
+    )
+
+
+def _suspected(event: Event) -> Draft:
+    return Draft(
+        index=event.index,
+        claims=event.lost,
+        rank=_RANK_USAGE,
+        why="Many tokens were added at once.",
+        verdict="unknown",
+        established=(
+            shortfall(event),
+            (
+                f"{count(event.read)} tokens are less than the smallest prompt of the lane "
+                f"({count(event.smallest)}): the hit ends at tools and system, which still match."
+            ),
+            f"{count(event.growth)} tokens are new.",
+            expiry_line(event),
+            *aftermath(event),
+            *reason_lines(event),
+        ),
+        to_check=(
+            f"Whether more than {LOOKBACK} content blocks were added since the last marker.",
+            "Whether an earlier message or a parameter of the message part changed.",
+        ),
+        rivals=(
+            PARAMETER,
+            IMAGES,
+            Rival("messages-level-invalidation", "Any change of the message part looks the same."),
+            SERVER,
+        ),
+    )

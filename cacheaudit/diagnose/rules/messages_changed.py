@@ -1,0 +1,71 @@
+"""Rule PFX102."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cacheaudit.diagnose.changed import MESSAGES_RANK, changed_drafts
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.model.call import Session
+from cacheaudit.model.change import Change
+from cacheaudit.model.finding import Fix
+
+
+class MessagesChanged(Rule):
+    """An earlier message was edited, moved, inserted or taken out.
+
+    ## Why it costs
+
+    Messages are read from the cache up to the first one that differs. History that is rendered
+    anew - trimmed tool results, a picture turned into a text, a reminder that moves along,
+    arguments written with another key order - is written again from there on.
+
+    ## What it rests on
+
+    Recorded bodies (proved, with path and byte), or the provider's `messages_changed`.
+
+    ## When to ignore
+
+    When the edit shortens the history so much that the shorter prompt pays for the rewrite.
+    """
+
+    id = "PFX102"
+    name = "messages-changed"
+    title = "Earlier messages changed"
+    provider_reasons = ("messages_changed", "input_changed")
+    fix = Fix("Only append to the history; send earlier messages back byte for byte")
+
+    @classmethod
+    @override
+    def bad(cls) -> Session:
+        """Edit the first answer of the history."""
+        first = body("task", "first answer", "go on")
+        second = body("task", "first answer, shortened", "go on", "d", "e")
+        return (
+            Script().call(0, 0, 30_000, body=first).call(35, 7_000, 24_500, body=second).session()
+        )
+
+    @classmethod
+    @override
+    def good(cls) -> Session:
+        """Leave the history alone."""
+        first = body("task", "first answer", "go on")
+        second = body("task", "first answer", "go on", "d", "e")
+        return (
+            Script().call(0, 0, 30_000, body=first).call(35, 30_000, 1_500, body=second).session()
+        )
+
+    @override
+    def check(self, ctx: Context) -> Iterable[Draft]:
+        """See :meth:`Rule.check`."""
+        yield from changed_drafts(ctx, self.provider_reasons, _is_message, MESSAGES_RANK, _title)
+
+
+def _is_message(change: Change) -> bool:
+    return change.level == "messages" and change.kind != "parameter"
+
+
+def _title(change: Change) -> str:
+    return f"History changed at {change.path}: {change.kind.replace('_', ' ')}"

@@ -1,0 +1,71 @@
+"""Rule PFX101."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.model.call import Session
+from cacheaudit.model.change import Change
+from cacheaudit.model.finding import Fix
+
+
+class SystemChanged(Rule):
+    """The system prompt is not the one of the request before.
+
+    ## Why it costs
+
+    The system prompt stands before every message. A clock, a working folder, a git status or a
+    random id in it makes all messages new; only the tools can still be read.
+
+    ## What it rests on
+
+    Recorded bodies (proved, with path and byte), or the provider's `system_changed`.
+
+    ## When to ignore
+
+    When the change is wanted and happens once.
+    """
+
+    id = "PFX101"
+    name = "system-changed"
+    title = "The system prompt changed"
+    provider_reasons = ("system_changed",)
+    fix = Fix("Keep the system prompt fixed; put what varies into the newest user message")
+
+    @classmethod
+    @override
+    def bad(cls) -> Session:
+        """Put the time of day into the system prompt."""
+        first = body("a", "b", "c", system="It is 10:15:02. You help with code.")
+        second = body("a", "b", "c", "d", "e", system="It is 10:15:37. You help with code.")
+        return (
+            Script().call(0, 0, 30_000, body=first).call(35, 4_000, 27_500, body=second).session()
+        )
+
+    @classmethod
+    @override
+    def good(cls) -> Session:
+        """Leave it out."""
+        return (
+            Script()
+            .call(0, 0, 30_000, body=body("a", "b", "c"))
+            .call(35, 30_000, 1_500, body=body("a", "b", "c", "d", "e"))
+            .session()
+        )
+
+    @override
+    def check(self, ctx: Context) -> Iterable[Draft]:
+        """See :meth:`Rule.check`."""
+        yield from changed_drafts(ctx, self.provider_reasons, _is_system, FRONT_RANK, _title)
+
+
+def _is_system(change: Change) -> bool:
+    return change.level == "system" and change.kind != "parameter"
+
+
+def _title(change: Change) -> str:
+    return f"The system prompt changed: {change.path}, {change.kind.replace('_', ' ')}"

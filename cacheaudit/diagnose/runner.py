@@ -1,0 +1,282 @@
+"""Runs all rules over a session and settles who explains which lost tokens.
+
+Every lost token gets one cause: claims are served in order of rank, the most specific first, and
+what nobody explains ends up in ``unexplained-loss``. Rules that could have explained a token that
+another one took are listed as rivals of that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+import msgspec
+
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.money import Premium, Prices, premium, total
+from cacheaudit.diagnose.rule import Draft, Rule, all_rules
+from cacheaudit.diagnose.wording import count, place
+from cacheaudit.model.call import Session
+from cacheaudit.model.change import Change
+from cacheaudit.model.finding import Finding, Rival
+
+UNEXPLAINED = "unexplained-loss"
+# Statements of single calls in one finding; more are counted.
+_STATEMENTS = 12
+_LISTED = 8
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of one session.
+
+    Attributes:
+        findings: Losses by size, then notes, then rules that failed.
+        changes: First change of a prompt against the one before it in its lane, by id of the call.
+        tokens_lost: All lost tokens.
+        tokens_unexplained: Those of them that no rule explains.
+    """
+
+    findings: tuple[Finding, ...]
+    changes: dict[str, Change]
+    tokens_lost: int = 0
+    tokens_unexplained: int = 0
+
+
+class _Share:
+    """Part of a call's lost tokens that one draft explains."""
+
+    __slots__ = ("draft", "offset", "rivals", "rule", "tokens")
+
+    def __init__(self, rule: Rule, draft: Draft, tokens: int, offset: int) -> None:
+        self.rule = rule
+        self.draft = draft
+        self.tokens = tokens
+        self.offset = offset
+        self.rivals: list[Rival] = list(draft.rivals)
+
+
+def diagnose(
+    session: Session, book: Prices | None = None, rules: Sequence[Rule] | None = None
+) -> Diagnosis:
+    """Find what took the lost tokens of a session.
+
+    Args:
+        session: The session.
+        book: Prices; without them losses are given in input equivalents only.
+        rules: Rules to run instead of all.
+    """
+    ctx = Context(session)
+    if not ctx.events and not ctx.openings and not ctx.changes:
+        return Diagnosis(findings=(), changes={})
+    drafts, errors = _drafts(ctx, all_rules() if rules is None else rules)
+    notes = [pair for pair in drafts if pair[0].kind == "note"]
+    shares = _settled(ctx, [pair for pair in drafts if pair[0].kind == "loss"])
+    losses = [_loss(session, group, book, n) for n, group in enumerate(_grouped(shares))]
+    losses.sort(key=_weight, reverse=True)
+    calls = session.calls
+    return Diagnosis(
+        findings=(*losses, *_notes(session, notes), *errors),
+        changes={calls[index].id: change for index, change in ctx.changes.items()},
+        tokens_lost=sum(share.tokens for share in shares),
+        tokens_unexplained=sum(s.tokens for s in shares if s.rule.name == UNEXPLAINED),
+    )
+
+
+def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft]], list[Finding]]:
+    """Run the rules; one that fails becomes a finding and its drafts are dropped."""
+    found: list[tuple[Rule, Draft]] = []
+    errors: list[Finding] = []
+    for rule in rules:
+        try:
+            found.extend([(rule, draft) for draft in rule.check(ctx)])
+        except Exception as error:
+            errors.append(_failure(ctx.session, rule, error))
+    return found, errors
+
+
+def _failure(session: Session, rule: Rule, error: Exception) -> Finding:
+    return Finding(
+        id=f"{rule.id}:{session.id}:error",
+        rule=rule.id,
+        name=rule.name,
+        title=f"The rule {rule.name} failed and says nothing of this session",
+        verdict="unknown",
+        evidence="usage",
+        calls=(),
+        established=(f"{type(error).__name__} in {type(rule).__module__}.",),
+        to_check=("Report it; the other rules are not affected.",),
+        kind="error",
+        session=session.id,
+    )
+
+
+def _settled(ctx: Context, drafts: list[tuple[Rule, Draft]]) -> list[_Share]:
+    """Give every lost token to the most specific claim on it."""
+    by_call: dict[int, list[tuple[Rule, Draft]]] = {}
+    for pair in drafts:
+        by_call.setdefault(pair[1].index, []).append(pair)
+    lost = {event.index: event.lost for event in ctx.events}
+    shares: list[_Share] = []
+    for index in sorted(by_call):
+        pairs = sorted(by_call[index], key=lambda pair: (pair[1].rank, pair[0].id))
+        # Calls that began a lane lost nothing of their own lane; there the claim is the loss.
+        rest = lost.get(index, max(draft.claims for _, draft in pairs))
+        shares.extend(_split(pairs, rest))
+    return shares
+
+
+def _split(pairs: list[tuple[Rule, Draft]], rest: int) -> list[_Share]:
+    winners: list[_Share] = []
+    others: list[Rival] = []
+    offset = 0
+    for rule, draft in pairs:
+        taken = min(draft.claims, rest)
+        if taken > 0:
+            winners.append(_Share(rule, draft, taken, offset))
+            offset += taken
+            rest -= taken
+        elif rule.name != UNEXPLAINED and draft.why:
+            others.append(Rival(rule.name, draft.why))
+    for winner in winners:
+        winner.rivals.extend(others)
+    return winners
+
+
+def _grouped(shares: list[_Share]) -> list[list[_Share]]:
+    """Put shares together that say the same with the same certainty."""
+    groups: dict[tuple[str, str, str], list[_Share]] = {}
+    for share in shares:
+        key = (share.rule.id, share.draft.verdict, share.draft.evidence)
+        groups.setdefault(key, []).append(share)
+    return list(groups.values())
+
+
+def _loss(session: Session, group: list[_Share], book: Prices | None, number: int) -> Finding:
+    rule, first = group[0].rule, group[0].draft
+    calls = session.calls
+    tokens = sum(share.tokens for share in group)
+    premiums = [premium(calls[s.draft.index], book, s.tokens, s.offset) for s in group]
+    change = next((s.draft.change for s in group if s.draft.change is not None), None)
+    return Finding(
+        id=f"{rule.id}:{session.id}:{number}",
+        rule=rule.id,
+        name=rule.name,
+        title=_title(rule, [share.draft for share in group]),
+        verdict=first.verdict,
+        evidence=first.evidence,
+        calls=_call_ids(session, [share.draft for share in group]),
+        established=_summary(session, group, tokens)
+        + _statements([share.draft for share in group]),
+        to_check=_union([share.draft.to_check for share in group]),
+        rivals=_rivals(rule, group),
+        first_change=place(change),
+        tokens_lost=tokens,
+        lost=total(premiums),
+        fix=rule.fix,
+        session=session.id,
+    )
+
+
+def _summary(session: Session, group: list[_Share], tokens: int) -> tuple[str, ...]:
+    if len(group) == 1:
+        return ()
+    usages = [session.calls[share.draft.index].usage for share in group]
+    written = sum(u.cache_write or 0 for u in usages if u is not None)
+    read = sum(u.cache_read or 0 for u in usages if u is not None)
+    return (
+        (
+            f"{len(group)} calls sent {count(tokens)} tokens again; together they wrote "
+            f"{count(written)} and read {count(read)}."
+        ),
+    )
+
+
+def _title(rule: Rule, drafts: list[Draft]) -> str:
+    titles = {draft.title for draft in drafts}
+    only = titles.pop() if len(titles) == 1 else None
+    return only or rule.title
+
+
+def _call_ids(session: Session, drafts: list[Draft]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for draft in drafts:
+        found.update(dict.fromkeys(draft.also))
+        found[session.calls[draft.index].id] = None
+    return tuple(found)
+
+
+def _statements(drafts: list[Draft]) -> tuple[str, ...]:
+    """One statement a call, or all of them where there is one call; what repeats is said once."""
+    if len(drafts) == 1:
+        return drafts[0].established
+    seen: set[str] = set()
+    found: list[str] = []
+    for draft in drafts[:_STATEMENTS]:
+        lines = [line for line in draft.established if line not in seen]
+        seen.update(lines)
+        if lines:
+            found.append(" ".join(lines))
+    if len(drafts) > _STATEMENTS:
+        found.append(f"The same holds for {len(drafts) - _STATEMENTS} more calls.")
+    return tuple(found)
+
+
+def _union(lists: list[tuple[str, ...]]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for lines in lists:
+        found.update(dict.fromkeys(lines))
+    return tuple(found)[:_LISTED]
+
+
+def _rivals(rule: Rule, group: list[_Share]) -> tuple[Rival, ...]:
+    found: dict[str, Rival] = {}
+    for share in group:
+        for rival in share.rivals:
+            if rival.rule != rule.name:
+                found.setdefault(rival.rule, rival)
+    return tuple(found.values())[:_LISTED]
+
+
+def _notes(session: Session, pairs: list[tuple[Rule, Draft]]) -> list[Finding]:
+    groups: dict[tuple[str, str], list[tuple[Rule, Draft]]] = {}
+    for rule, draft in pairs:
+        groups.setdefault((rule.id, draft.verdict), []).append((rule, draft))
+    found: list[Finding] = []
+    for number, group in enumerate(groups.values()):
+        rule, drafts = group[0][0], [draft for _, draft in group]
+        found.append(
+            Finding(
+                id=f"{rule.id}:{session.id}:n{number}",
+                rule=rule.id,
+                name=rule.name,
+                title=_title(rule, drafts),
+                verdict=drafts[0].verdict,
+                evidence=drafts[0].evidence,
+                calls=_call_ids(session, drafts),
+                established=_statements(drafts),
+                to_check=_union([draft.to_check for draft in drafts]),
+                rivals=_union_rivals(drafts),
+                fix=rule.fix,
+                kind="note",
+                session=session.id,
+            )
+        )
+    return found
+
+
+def _union_rivals(drafts: list[Draft]) -> tuple[Rival, ...]:
+    found: dict[str, Rival] = {}
+    for draft in drafts:
+        for rival in draft.rivals:
+            found.setdefault(rival.rule, rival)
+    return tuple(found.values())[:_LISTED]
+
+
+def _weight(finding: Finding) -> tuple[Decimal, Decimal, int]:
+    lost = finding.lost
+    if lost is None:
+        return (Decimal(0), Decimal(0), finding.tokens_lost)
+    return (lost.cost or Decimal(0), lost.input_equivalents, finding.tokens_lost)
+
+
+__all__ = ["Diagnosis", "Premium", "diagnose"]
