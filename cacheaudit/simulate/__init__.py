@@ -1,0 +1,1 @@
+"""Provider caches as deterministic machines, driven by dated rules."""
