@@ -104,10 +104,10 @@ def _is_lines(path: Path) -> bool:
     if encoding is not None:
         head = head.decode(encoding, errors="replace").encode()
     line, found, rest = head.lstrip().partition(b"\n")
-    if not found:
+    if not found or not rest.strip():
         return False
     if line[:1] == b"[":
-        return bool(rest.strip()) and _decode(line) is not None
+        return _decode(line) is not None
     if line.strip() == b"{":
         return False
     return _decode(line) is not None or not _continues(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -114,7 +115,7 @@ class Exchanges:
             self._problems(flag, where)
         attempt = _attempt(exchange)
         return Call(
-            id=answer.id or f"{session}#{exchange.number}",
+            id=answer.id or f"{Path(self._file).stem}#{exchange.number}",
             session=session,
             lane=lane,
             purpose=_purpose(exchange.request, attempt),

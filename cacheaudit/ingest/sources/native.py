@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,7 @@ SCHEMA: Final = "cacheaudit.call/1"
 _FAMILY: Final = "cacheaudit.call/"
 # Numbers below count from an unknown moment; as dates they would lie in the early 1970s.
 _EARLIEST: Final = 1e8
+_SIGN: Final = re.compile(rb'"schema"\s*:\s*"cacheaudit\.call/')
 _KNOWN: Final = frozenset(
     {
         "schema", "id", "session", "lane", "parent", "task", "purpose", "provider", "surface",
@@ -53,11 +55,13 @@ class NativeSource:
         for record in records[:5]:
             if str(record.get("schema", "")).startswith(_FAMILY):
                 return 100
+        if _SIGN.search(head.data[:1000]):
+            return 100
         named = head.path.name.endswith(".session.jsonl")
         for record in records[:5]:
             if "started_at" in record and ("response" in record or "request" in record):
                 return 90 if named or {"lane", "purpose"} & record.keys() else 0
-        return 30 if named and not records and head.data.lstrip()[:1] in (b"{", b"") else 0
+        return 90 if named and not records and head.data.lstrip()[:1] in (b"{", b"") else 0
 
     def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
         """Yield one call a line; bodies are expanded and then dropped."""
