@@ -51,24 +51,33 @@ def input_options(command: Command) -> Command:
             type=Moment(is_end=False),
             help="Only calls from then on: 2026-11-03, a full time, today, or 7d for a week ago.",
         ),
+        prices_option,
         click.option(
-            "--prices",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            multiple=True,
-            help="Price file that goes before the built-in tables; may be repeated.",
+            "--db",
+            metavar="URL",
+            help="Read a store (SQLAlchemy URL) that `cacheaudit import` filled, not files.",
         ),
-        db_option,
         click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path)),
     ):
         command = option(command)
     return command
 
 
+def prices_option(command: Command) -> Command:
+    """Add ``--prices``."""
+    return click.option(
+        "--prices",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        multiple=True,
+        help="Price file that goes before the built-in tables; may be repeated.",
+    )(command)
+
+
 def db_option(command: Command) -> Command:
-    """Add ``--db``."""
+    """Add ``--db`` for commands that work on the store itself."""
     return click.option(
         "--db",
         metavar="URL",
         envvar="CACHEAUDIT_DB",
-        help="SQLAlchemy URL or file of the store; the variable CACHEAUDIT_DB does the same.",
+        help="SQLAlchemy URL of the store; the variable CACHEAUDIT_DB does the same.",
     )(command)

@@ -85,6 +85,13 @@ class Output:
             say(f"Wrote {self.path}")
 
 
+def write_json(value: object, stream: BinaryIO) -> None:
+    """Write a result that is small enough to be indented."""
+    import msgspec
+
+    stream.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
 def _by_suffix(path: Path | None, formats: tuple[str, ...]) -> str | None:
     found = _SUFFIXES.get(path.suffix.lower()) if path is not None else None
     return found if not formats or found in formats else None
