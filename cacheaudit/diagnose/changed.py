@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cacheaudit.diagnose.context import Context, Event
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.rule import Draft
 from cacheaudit.diagnose.wording import aftermath, describe, reason_lines, shortfall
 from cacheaudit.model.change import Change

@@ -11,8 +11,9 @@ later is no loss: recorded sessions are full of such tails of one to five thousa
 
 from __future__ import annotations
 
+from cacheaudit.diagnose.events import Event, Lane, Opening, Run
 from cacheaudit.diagnose.times import Timing, default_ttl
-from cacheaudit.model.call import Call, Session
+from cacheaudit.model.call import Boundary, Call, Session
 from cacheaudit.model.change import Change, common_prefix, first_change, is_extension
 from cacheaudit.model.usage import Usage
 
@@ -25,168 +26,6 @@ LOSS_SHARE = 20
 AUTOMATIC_LOSS_TOKENS = 2_048 + 128
 # A lane in which more than every third prompt is smaller than the one before it is no conversation.
 _MIN_CALLS_TO_JUDGE = 6
-
-
-class Run:
-    """Successive calls of a lane that all lost tokens and read the same size.
-
-    Attributes:
-        events: The calls.
-        healed: The call behind them read in full again; ``None`` where none followed.
-    """
-
-    __slots__ = ("events", "healed", "read")
-
-    def __init__(self, read: int) -> None:
-        self.read = read
-        self.events: list[Event] = []
-        self.healed: bool | None = None
-
-
-class Event:
-    """A call that read less than it could have, with all that is known around it.
-
-    Attributes:
-        index: Its position in ``session.calls``.
-        call: The call.
-        previous: The call before it in the lane whose usage is known.
-        previous_index: Position of that call.
-        lane: What is known of its lane.
-        expected: Tokens that a hit would have read.
-        read: Tokens that were read.
-        lost: ``expected - read``.
-        total: Size of the prompt.
-        written: Tokens written to the cache.
-        endpoint: Tokens that the cache held of this prompt afterwards.
-        previous_total: Size of the prompt before it.
-        previous_read: Tokens that the previous call read.
-        previous_written: Tokens that the previous call wrote.
-        growth: Tokens behind what the previous call had cached.
-        timing: Gap to the previous call against the lifetime in force.
-        switched: The model before, where it was another one.
-        same_model_read: The read is what this model's own last prompt in the lane had cached.
-        older: Position of an older call whose cached prefix has exactly the size that was read.
-        skipped_lost: Every call between ``older`` and this one lost tokens itself.
-        is_floor: Something was read, but less than the smallest prompt of the lane, so that the
-            hit ends before the conversation does.
-        explicit: Writes are recorded, so the cache works with markers.
-        next_read: ``full``: the next call read what this one left in the cache; ``older``: it
-            read exactly what an older call had left; ``less``; ``None``: no next call.
-        run: The successive calls with the same read that it belongs to.
-        has_bodies: Both prompts were recorded.
-        change: First change between them; ``None`` where there is none, or no bodies.
-        compaction_part: The provider compacted within this call.
-    """
-
-    __slots__ = (
-        "call", "change", "compaction_part", "endpoint", "expected", "explicit", "growth",
-        "has_bodies", "index", "is_floor", "lane", "lost", "next_read", "older", "previous",
-        "previous_index", "previous_read", "previous_total", "previous_written", "read", "run",
-        "same_model_read", "skipped_lost", "smallest", "switched", "timing", "total", "written",
-    )  # fmt: skip
-
-    call: Call
-    previous: Call
-    index: int
-    previous_index: int
-    lane: Lane
-    expected: int
-    read: int
-    lost: int
-    total: int
-    written: int
-    endpoint: int
-    previous_total: int
-    previous_read: int
-    previous_written: int
-    growth: int
-    timing: Timing
-    switched: str | None
-    same_model_read: bool
-    older: int | None
-    skipped_lost: bool
-    is_floor: bool
-    smallest: int
-    explicit: bool
-    next_read: str | None
-    run: Run
-    has_bodies: bool
-    change: Change | None
-    compaction_part: bool
-
-    @property
-    def reason(self) -> str | None:
-        """The provider's own word on the miss; ``None`` where it said nothing."""
-        said = self.call.diagnostics
-        return None if said is None or said.type == "pending" else said.type
-
-    def boundary(self, *kinds: str) -> str | None:
-        """Return the first recorded boundary of one of these kinds before the call."""
-        return next((b.kind for b in self.call.boundaries if b.kind in kinds), None)
-
-
-class Opening:
-    """First call of a lane: it had nothing to read from its own lane."""
-
-    __slots__ = ("call", "endpoint", "index", "read", "total", "written")
-
-    def __init__(
-        self, index: int, call: Call, total: int, read: int, written: int, endpoint: int
-    ) -> None:
-        self.index = index
-        self.call = call
-        self.total = total
-        self.read = read
-        self.written = written
-        self.endpoint = endpoint
-
-
-class Lane:
-    """Running state of one lane; integers only, so that healthy calls stay cheap.
-
-    Attributes:
-        name: The lane.
-        calls: Calls with known usage.
-        explicit: Some call wrote to the cache.
-        cached: Some call read from or wrote to the cache.
-        shrinks: Calls whose prompt was smaller than the one before, without a recorded reason.
-        longest_hit: Longest gap, for certain, over which everything was still read.
-        knows_writes: Writes are recorded, be they zero.
-        last_index: Position of the last call with known usage.
-    """
-
-    __slots__ = (
-        "by_model", "cached", "calls", "endpoint", "explicit", "first_index", "high",
-        "knows_writes", "last", "last_event", "last_index", "longest_hit", "low", "model", "name",
-        "read", "run",
-        "shrinks", "sizes", "smallest", "total", "ttl", "ttl_assumed", "written",
-    )  # fmt: skip
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.calls = 0
-        self.explicit = False
-        self.cached = False
-        self.shrinks = 0
-        self.longest_hit = 0.0
-        self.knows_writes = False
-        self.first_index = -1
-        self.last_index = -1
-        self.last: Call | None = None
-        self.last_event: Event | None = None
-        self.run: Run | None = None
-        self.model: str | None = None
-        self.total = 0
-        self.read = 0
-        self.written = 0
-        self.endpoint = 0
-        self.smallest = 0
-        self.low: float | None = None
-        self.high: float | None = None
-        self.ttl: int | None = None
-        self.ttl_assumed = False
-        self.sizes: dict[int, int] = {}
-        self.by_model: dict[str, tuple[int, dict[int, int], int]] = {}
 
 
 class Context:
@@ -215,7 +54,10 @@ class Context:
         self.runs: list[Run] = []
         self.unrelated: list[Lane] = []
         self.reasoned: list[int] = []
+        # Boundaries before calls without usage; they hold for the next call that has some.
+        self._held: dict[str, tuple[Boundary, ...]] = {}
         self._scan()
+        self._settle_by_openings()
         self._prompts()
         self._set_unrelated_apart()
 
@@ -229,6 +71,8 @@ class Context:
         for index, call in enumerate(self.session.calls):
             usage = call.usage
             if usage is None or usage.cache_read is None or not usage.total_input:
+                if call.boundaries:
+                    self._held[call.lane] = (*self._held.get(call.lane, ()), *call.boundaries)
                 continue
             read, total, written, endpoint, is_recorded = _sizes(usage)
             lane = lanes.get(call.lane)
@@ -270,23 +114,27 @@ class Context:
         low: float | None,
     ) -> None:
         """Compare a call with the one before it in its lane."""
+        boundaries = call.boundaries
+        if self._held and lane.name in self._held:
+            boundaries = (*self._held.pop(lane.name), *boundaries)
         has_switched = call.model != lane.model and not _same_model(call.model, lane.model)
         if has_switched and lane.model is not None:
             lane.by_model[lane.model] = (lane.endpoint, lane.sizes, lane.smallest)
-        if call.boundaries and any(b.kind in ("clear", "branch") for b in call.boundaries):
+        if boundaries and any(b.kind in ("clear", "branch") for b in boundaries):
             self._restart(lane, total)
         expected = min(total, lane.endpoint)
         lost = expected - read
         if lost > 0 and self._is_loss(lane, lost, expected, read):
             event = self._event(lane, index, call, read, total, written, endpoint, expected)
             event.switched = lane.model if has_switched else None
+            event.boundaries = boundaries
             own = lane.by_model.get(call.model or "") if has_switched else None
             event.same_model_read = own is not None and read >= min(own[0], total) > 0
             self._settle(lane, read, expected)
             self._join_run(lane, event)
             lane.last_event = event
             self.events.append(event)
-            if call.boundaries or total * 2 < lane.total:
+            if boundaries or total * 2 < lane.total:
                 lane.smallest = total
         else:
             if low is not None and lane.high is not None and low - lane.high > lane.longest_hit:
@@ -297,7 +145,7 @@ class Context:
                     lane.run.healed = True
                     lane.run = None
                 lane.last_event = None
-        if total < lane.total and not call.boundaries:
+        if total < lane.total and not boundaries:
             lane.shrinks += 1
         if has_switched:
             _, lane.sizes, lane.smallest = lane.by_model.get(call.model or "", (0, {}, total))
@@ -410,6 +258,14 @@ class Context:
             event = events.get(index)
             if event is not None and event.previous_index == before:
                 event.has_bodies, event.change = True, change
+
+    def _settle_by_openings(self) -> None:
+        """A lane that begins with exactly what a last call left in the cache has read it."""
+        waiting = {event.endpoint: event for event in self.events if event.next_read is None}
+        for opening in self.openings:
+            event = waiting.get(opening.read)
+            if event is not None and opening.read and opening.index > event.index:
+                event.next_read = "full"
 
     def _set_unrelated_apart(self) -> None:
         """Drop events that rest on the belief that a lane is one growing conversation."""

@@ -24,6 +24,8 @@ UNEXPLAINED = "unexplained-loss"
 # Statements of single calls in one finding; more are counted.
 _STATEMENTS = 12
 _LISTED = 8
+# Claims up to this rank rest on more than sizes.
+_STRONG_RANK = 13
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +129,7 @@ def _settled(ctx: Context, drafts: list[tuple[Rule, Draft]]) -> list[_Share]:
 
 def _split(pairs: list[tuple[Rule, Draft]], rest: int) -> list[_Share]:
     winners: list[_Share] = []
-    others: list[Rival] = []
+    others: list[tuple[int, Rival]] = []
     offset = 0
     for rule, draft in pairs:
         taken = min(draft.claims, rest)
@@ -136,9 +138,13 @@ def _split(pairs: list[tuple[Rule, Draft]], rest: int) -> list[_Share]:
             offset += taken
             rest -= taken
         elif rule.name != UNEXPLAINED and draft.why:
-            others.append(Rival(rule.name, draft.why))
+            others.append((draft.rank, Rival(rule.name, draft.why)))
     for winner in winners:
-        winner.rivals.extend(others)
+        # What is proved has no weaker rivals: they are its symptoms.
+        is_proved = winner.draft.verdict == "proved"
+        winner.rivals.extend(
+            rival for rank, rival in others if not is_proved or rank <= _STRONG_RANK
+        )
     return winners
 
 

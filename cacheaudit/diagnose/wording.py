@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheaudit.diagnose.context import Event
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.times import Timing, seconds_of
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Place, Rival
@@ -47,7 +47,8 @@ def gap(timing: Timing) -> str | None:
         return None
     if timing.high - timing.low < 1:
         return seconds_of(timing.high)
-    return f"between {seconds_of(max(timing.low, 0.0))} and {seconds_of(timing.high)}"
+    low, high = seconds_of(max(timing.low, 0.0)), seconds_of(timing.high)
+    return low if low == high else f"between {low} and {high}"
 
 
 def lifetime(timing: Timing) -> str:

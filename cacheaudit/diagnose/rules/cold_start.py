@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cacheaudit.diagnose.context import Context, Opening
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count

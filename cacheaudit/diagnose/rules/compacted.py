@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cacheaudit.diagnose.context import Context, Event
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count, reason_lines
@@ -78,7 +79,7 @@ class Compacted(Rule):
 
 
 def _source(event: Event) -> str | None:
-    for boundary in event.call.boundaries:
+    for boundary in event.boundaries:
         if boundary.kind == "compaction":
             how = f" ({boundary.trigger})" if boundary.trigger else ""
             return f"The record holds a compaction{how} between the two calls."

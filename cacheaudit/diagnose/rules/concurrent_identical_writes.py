@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cacheaudit.diagnose.context import LOSS_TOKENS, Context, Event, Opening
+from cacheaudit.diagnose.context import LOSS_TOKENS, Context
+from cacheaudit.diagnose.events import Event, Opening
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.times import overlap

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cacheaudit.diagnose.context import Context, Event
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
@@ -159,7 +160,7 @@ def _suspected(event: Event) -> Draft:
             shortfall(event),
             (
                 f"{count(event.read)} tokens are less than the smallest prompt of the lane "
-                f"({count(event.smallest)}): the hit ends at tools and system, which still match."
+                f"({count(event.smallest)}): the hit ends before its messages do."
             ),
             f"{count(event.growth)} tokens are new.",
             expiry_line(event),

@@ -65,8 +65,8 @@ class NothingCached(Rule):
                 verdict="unknown",
                 established=(
                     (
-                        f"{lane.calls} calls of lane {lane.name}, the smallest with "
-                        f"{count(lane.smallest)} tokens, read nothing and wrote nothing."
+                        f"Calls of lane {lane.name}: {lane.calls}, the smallest with "
+                        f"{count(lane.smallest)} tokens, none of which read or wrote."
                     ),
                 ),
                 to_check=(

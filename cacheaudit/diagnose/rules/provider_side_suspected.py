@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cacheaudit.diagnose.context import Context, Event
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.times import seconds_of
@@ -85,7 +86,7 @@ class ProviderSideSuspected(Rule):
         for event in ctx.events:
             if event.timing.state == "over" and not event.timing.contradicted:
                 continue
-            if event.switched is not None or event.call.boundaries or event.timing.overlaps:
+            if event.switched is not None or event.boundaries or event.timing.overlaps:
                 continue
             if event.change is not None:
                 continue

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cacheaudit.diagnose.context import Context, Event, Run
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Event, Run
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import LOOKBACK, PARAMETER, count, reason_lines, shortfall
