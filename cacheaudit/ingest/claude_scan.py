@@ -120,24 +120,21 @@ class Scan:
         """Take the whole lines in ``data[start:size]``."""
         find, rfind = data.find, data.rfind
         number = self.lines
-        by_id, timing, waiting = self._by_id, self.timing, self._waiting
+        timing, waiting = self.timing, self._waiting
         while start < size:
             end = find(b"\n", start, size)
             if end < 0:
                 end = size
             number += 1
-            low = end - _TAIL
-            at = rfind(b'"usage":{', max(start, low), end)
-            if at >= 0:
-                here = find(b'"id":"', start, start + _HEAD)
-                known = by_id.get(data[here + 6 : find(b'"', here + 6, here + 90)])
-                if known is not None and data.startswith(known.known_tail, at):
-                    known.last_at = data[end - 72 : end]
-                elif known is None or not self._again(known, data, at, end):
-                    self._assistant(data, start, end, at, here, number)
-            elif data.startswith(_USER, find(b'"message":{', start, start + 600)):
+            message = find(b'"message":{', start, start + 600)
+            if data.startswith(_USER, message):
                 if timing:
                     waiting.append((data, start, end))
+                start = end + 1
+                continue
+            at = rfind(b'"usage":{', max(start, end - _TAIL), end)
+            if at >= 0:
+                self._usage_line(data, start, end, at, number)
             elif find(b'"usage"', start, end) >= 0:
                 self._whole_line(data[start:end], number)
             elif timing:
@@ -150,12 +147,21 @@ class Scan:
             start = end + 1
         self.lines = number
 
-    def _assistant(
-        self, data: bytes, start: int, end: int, at: int, id_at: int, number: int
-    ) -> None:
+    def _usage_line(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
+        """Take a line with a usage object near its end; most repeat what is known."""
+        here = data.find(b'"id":"', start, start + _HEAD) + 6
+        known = self._by_id.get(data[here : data.find(b'"', here, here + 90)])
+        if known is None:
+            self._assistant(data, start, end, at, number)
+        elif data.startswith(known.known_tail, at):
+            known.last_at = data[end - 72 : end]
+        elif not self._again(known, data, at, end):
+            self._assistant(data, start, end, at, number)
+
+    def _assistant(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line whose usage object stands near its end."""
         content = data.find(b'"content":', start, start + _HEAD)
-        if id_at < 0 or content < id_at or content > at:
+        if not 0 <= content < at:
             self._whole_line(data[start:end], number)
             return
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Sequence
 from functools import cache
@@ -47,7 +48,7 @@ def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES) -> Hea
     """
     with path.open("rb") as stream:
         data = stream.read(limit)
-    size = path.stat().st_size
+        size = os.fstat(stream.fileno()).st_size
     document = None
     if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,7 +54,7 @@ def find_files(paths: Sequence[Path], problems: ProblemSink) -> Iterator[FoundFi
         if path.is_dir():
             yield from _walk(path, seen, set(), problems)
             continue
-        found = _entry(path, seen, problems, named=True)
+        found = _entry(path, path.stat, seen, problems, named=True)
         if found is not None:
             yield found
 
@@ -99,17 +99,22 @@ def _walk(
         if is_folder:
             if entry.name not in _SKIPPED_FOLDERS:
                 yield from _walk(path, seen, inside, problems)
-        elif path.suffix.lower() in SUFFIXES:
-            found = _entry(path, seen, problems, named=False)
+        elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:  # noqa: PTH122 - hot path
+            found = _entry(path, entry.stat, seen, problems, named=False)
             if found is not None:
                 yield found
 
 
 def _entry(
-    path: Path, seen: set[tuple[int, int]], problems: ProblemSink, *, named: bool
+    path: Path,
+    stat: Callable[[], os.stat_result],
+    seen: set[tuple[int, int]],
+    problems: ProblemSink,
+    *,
+    named: bool,
 ) -> FoundFile | None:
     try:
-        status = path.stat()
+        status = stat()
     except OSError as error:
         problems(_kind(error), str(path), error.strerror or str(error))
         return None
