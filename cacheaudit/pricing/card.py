@@ -117,10 +117,16 @@ class RateCard(msgspec.Struct, frozen=True, kw_only=True):
         return (rate / self.uncached).quantize(_RATIO).normalize() if self.uncached else None
 
     def per_million(self) -> dict[str, str]:
-        """Rates as people quote them: for a million tokens (a thousand searches), as text."""
+        """Rates as people quote them: for a million tokens (a thousand searches), as text.
+
+        Write prices are left out where writes are simply billed as ordinary input.
+        """
         found = {"uncached": plain(self.uncached * MILLION), "read": plain(self.read * MILLION)}
+        published = self.writes if any(r != self.uncached for r in self.writes.values()) else {}
+        if len(self.writes) < len(WRITE_LABELS):
+            published = self.writes
         for ttl in WRITE_LABELS:
-            if ttl in self.writes:
+            if ttl in published:
                 found[f"write_{ttl}"] = plain(self.writes[ttl] * MILLION)
         if self.output is not None:
             found["output"] = plain(self.output * MILLION)

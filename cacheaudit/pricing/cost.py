@@ -135,7 +135,9 @@ def cost(usage: Usage, card: RateCard) -> Cost:
 def _bill_entry(bill: _Bill, call: Call, entry: Usage | UsagePart, book: PriceBook) -> None:
     usage = call.usage
     model = (entry.model if isinstance(entry, UsagePart) else None) or call.model
-    size = entry.prompt_size if isinstance(entry, Usage) else part_input(entry)
+    size = entry.prompt_size if isinstance(entry, Usage) else None
+    if size is None:
+        size = part_input(entry)
     card = find_card(book, call, model, size)
     if card is None:
         bill.unknown(_why_not(call, model, book))

@@ -129,8 +129,8 @@ def _scale(
     return card.uncached / own.uncached
 
 
-def part_input(part: UsagePart) -> int | None:
-    """All input tokens of a part, or ``None`` where the split is not known."""
+def part_input(part: Usage | UsagePart) -> int | None:
+    """All input tokens of an entry by its parts, or ``None`` where the split is not known."""
     if part.uncached_input is None or part.cache_read is None:
         return None
     writes = (getattr(part, field) or 0 for field in (*WRITE_UNITS, "write_other"))

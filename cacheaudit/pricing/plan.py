@@ -115,22 +115,36 @@ def build_plan(
     table: Table, model: Model, kind: str, geo: str | None, note: str | None = None
 ) -> Plan:
     """Lay out the rows of one model for one kind of service and one region."""
-    rows = [row for row in model.rows if row.when == kind]
-    factor = _ONE
-    notes = [note] if note else []
-    if not rows and kind in table.factors:
-        rows = [row for row in model.rows if row.when == "standard"]
-        factor = table.factors[kind]
-        notes.append(f"{kind}: {factor} of the standard rate")
-    if not rows:
-        return Plan(reason=f"no price for service {kind!r} of {model.id}")
     regional = _region_factor(model, geo)
+    notes = [note] if note else []
+    label = kind
     if regional != _ONE:
         notes.append(f"{geo}: {regional} of the rate")
-    factor *= regional
-    suffix = f"+{geo}" if regional != _ONE else ""
-    make = _CardMaker(table, model, kind + suffix, kind, factor, tuple(notes))
-    return _lay_out(rows, make, midnight(table.as_of) + DAY - 1)
+        label += f"+{geo}"
+    make = _CardMaker(table, model, label, kind, regional, tuple(notes))
+    rows = [row for row in model.rows if row.when == kind]
+    cards = [(row, make(row)) for row in rows]
+    share = table.factors.get(kind)
+    if share is not None and kind != "standard":
+        notes.append(f"{kind}: {share} of the standard rate")
+        make = _CardMaker(table, model, label, kind, regional * share, tuple(notes))
+        uncovered = [r for r in model.rows if r.when == "standard" and not _covered(r, rows)]
+        cards += [(row, make(row)) for row in uncovered]
+    if not cards:
+        return Plan(reason=f"no price for service {kind!r} of {model.id}")
+    return _lay_out(cards, midnight(table.as_of) + DAY - 1)
+
+
+def _covered(row: Row, rows: Iterable[Row]) -> bool:
+    """Whether any of ``rows`` holds on a day on which ``row`` does."""
+    low, high = _span(row)
+    return any(low < end and start < high for start, end in map(_span, rows))
+
+
+def _span(row: Row) -> tuple[float, float]:
+    low = float("-inf") if row.valid_from is None else midnight(row.valid_from)
+    high = float("inf") if row.valid_to is None else midnight(row.valid_to)
+    return low, high
 
 
 def _region_factor(model: Model, geo: str | None) -> Decimal:
@@ -140,21 +154,19 @@ def _region_factor(model: Model, geo: str | None) -> Decimal:
     return model.factors.get(name, model.factors.get("regional", _ONE))
 
 
-def _lay_out(rows: Iterable[Row], make: _CardMaker, as_of: float) -> Plan:
-    spans: dict[tuple[float, float], list[Row]] = {}
-    for row in rows:
-        low = float("-inf") if row.valid_from is None else midnight(row.valid_from)
-        high = float("inf") if row.valid_to is None else midnight(row.valid_to)
-        spans.setdefault((low, high), []).append(row)
+def _lay_out(cards: Iterable[tuple[Row, RateCard]], as_of: float) -> Plan:
+    spans: dict[tuple[float, float], list[tuple[Row, RateCard]]] = {}
+    for row, card in cards:
+        spans.setdefault(_span(row), []).append((row, card))
     starts: list[float] = []
     windows: list[Window | None] = []
     end = None
-    for (low, high), members in sorted(spans.items()):
+    for (low, high), members in sorted(spans.items(), key=lambda item: item[0]):
         if end is not None and low > end:
             starts.append(end)
             windows.append(None)
         starts.append(low)
-        windows.append(_window(members, make))
+        windows.append(_window(members))
         end = high
     if end is not None and end != float("inf"):
         starts.append(end)
@@ -162,14 +174,14 @@ def _lay_out(rows: Iterable[Row], make: _CardMaker, as_of: float) -> Plan:
     return Plan(starts, windows, as_of)
 
 
-def _window(rows: Sequence[Row], make: _CardMaker) -> Window:
+def _window(cards: Iterable[tuple[Row, RateCard]]) -> Window:
     groups: dict[tuple[Hours, ...], list[RateCard]] = {}
-    for row in rows:
-        groups.setdefault(row.hours, []).append(make(row))
+    for row, card in cards:
+        groups.setdefault(row.hours, []).append(card)
     base = groups.pop((), None)
     if base is None:  # check.py refuses such a table; hours alone leave the rest of the day open
         base = next(iter(groups.values()))
-    return Window(Tiers(base), [(hours, Tiers(cards)) for hours, cards in groups.items()])
+    return Window(Tiers(base), [(hours, Tiers(tier)) for hours, tier in groups.items()])
 
 
 class _CardMaker:
@@ -229,7 +241,7 @@ class _CardMaker:
         text = f"{self._table.provider}/{self._model.id}@{start}/{self._label}"
         if row.above:
             text += f">{row.above}"
-        return f"{text}/hours" if row.hours else text
+        return f"{text}/{','.join(span.text for span in row.hours)}" if row.hours else text
 
 
 def _iso(day: dt.date | None) -> str | None:

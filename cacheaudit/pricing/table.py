@@ -40,6 +40,11 @@ class Hours(msgspec.Struct, frozen=True):
     end: int
     days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
 
+    @property
+    def text(self) -> str:
+        """The interval as ``01:00-04:00``."""
+        return "-".join(f"{m // 60:02}:{m % 60:02}" for m in (self.start, self.end))
+
     def holds(self, minute: int, weekday: int) -> bool:
         """Whether a moment lies inside; an interval may run past midnight."""
         if weekday not in self.days:
