@@ -26,16 +26,15 @@ from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import FLAG_FIELDS_DISAGREE, Usage
 
-_ENVELOPES = frozenset(
-    {
-        "session_meta",
-        "turn_context",
-        "response_item",
-        "event_msg",
-        "compacted",
-        "token_usage_record",
-        "world_state",
-    }
+# Tuples, since what a damaged file holds there may not be hashable.
+_ENVELOPES = (
+    "session_meta",
+    "turn_context",
+    "response_item",
+    "event_msg",
+    "compacted",
+    "token_usage_record",
+    "world_state",
 )
 _FIELDS = (
     "input_tokens",
@@ -46,8 +45,12 @@ _FIELDS = (
 )
 # A fork writes the history that it copies in one burst; a genuine response takes longer.
 _BURST_SECONDS = 1.0
-_OUTPUT_ITEMS = frozenset(
-    {"reasoning", "function_call", "custom_tool_call", "local_shell_call", "web_search_call"}
+_OUTPUT_ITEMS = (
+    "reasoning",
+    "function_call",
+    "custom_tool_call",
+    "local_shell_call",
+    "web_search_call",
 )
 _PROVIDERS = {
     "openai": ("openai", "openai"),
@@ -152,7 +155,9 @@ class _Rollout:
             self._meta(payload, at)
             return
         self._watch_replay(record, at)
-        if kind == "turn_context":
+        if self.replaying and at is not None and not self._is_copy(at):
+            self._replayed(record, payload, where)
+        elif kind == "turn_context":
             self.model = text(payload.get("model")) or self.model
             self.window.saw_input(at)
         elif kind == "response_item":
@@ -213,6 +218,15 @@ class _Rollout:
         if self.last_at is not None and at - self.last_at >= _BURST_SECONDS:
             self.replaying = False
         self.last_at = at
+
+    def _replayed(self, record: dict[str, Any], payload: dict[str, Any], where: str) -> None:
+        """Take only the running total from history that was written again with new times."""
+        if record.get("type") != "event_msg" or payload.get("type") != "token_count":
+            return
+        total = self._counts(mapping(payload.get("info")).get("total_token_usage"), where)
+        if total is not None and total != self.totals:
+            self.totals = total
+            self.problems("replayed_history", where, "counts copied from the parent thread")
 
     def _is_copy(self, at: float | None) -> bool:
         """Whether a line of a fork is older than the fork: copied with its own time."""
@@ -276,9 +290,6 @@ class _Rollout:
         self.totals, self.last_counts = total or self.totals, last
         if unchanged or counts is None:
             return
-        if self.replaying and not self._is_copy(at):
-            self.problems("replayed_history", where, "counts copied from the parent thread")
-            return
         if self.record_counts is not None and _same(self.record_counts, counts):
             self.record_counts = None
             return
@@ -293,9 +304,11 @@ class _Rollout:
         if total is not None:
             grown = _minus(total, before) if before is not None else total
         if grown is not None and any(part is not None and part < 0 for part in grown):
-            # Newer versions lower the total at a compaction.
-            self.problems("counter_reset", where, "the running total went down")
-            grown = None if last is not None else total
+            # Newer versions lower the total at a compaction, and a subagent counts for itself.
+            grown = None
+            if last is None:
+                self.problems("counter_reset", where, "the running total went down")
+                grown = total
         if last is None:
             return grown
         if not any(last) and grown is not None and any(grown):

@@ -238,6 +238,7 @@ class _Events:
             call,
             requests=number if number is not None and number > 0 else None,
             ended_at=self.last_at,
+            lane="totals",
             purpose="other",
             dedupe_key=f"copilot_cli:{self.session}:{model}:{key}",
         )

@@ -116,7 +116,7 @@ class _Recording:
         messages = patch.get("messages")
         for message in messages if isinstance(messages, list) else ():
             # A patch repeats the context as it is now; known messages keep their first place.
-            if isinstance(message, dict) and message.get("id") not in self.found:
+            if isinstance(message, dict) and text(message.get("id")) not in self.found:
                 self._message(message, line, line)
 
     def _head(self, head: Mapping[str, Any]) -> None:
@@ -189,9 +189,12 @@ class _Recording:
             count = mapping(mapping(entry).get("api")).get("totalRequests")
             usage = google("gemini_cli", raw, _HEADLESS, absent=0)
             count_flags(usage, self.problems, f"{self.path}:{model}")
+            alone = count == 1
             yield Call(
                 id=f"{session}:{model}",
                 session=session,
+                lane="main" if alone else "totals",
+                purpose="main" if alone else "other",
                 requests=count if isinstance(count, int) and count > 0 else None,
                 provider="gemini",
                 surface="gemini_api",

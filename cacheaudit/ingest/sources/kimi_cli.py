@@ -17,8 +17,8 @@ from cacheaudit.model.usage import Usage
 
 _SNAKE = ("input_other", "input_cache_read", "input_cache_creation")
 _CAMEL = ("inputOther", "inputCacheRead", "inputCacheCreation")
-_INPUT = frozenset({"TurnBegin", "ToolResult", "SteerInput"})
-_OUTPUT = frozenset({"ContentPart", "ToolCall", "ThinkPart", "TextPart"})
+_INPUT = ("TurnBegin", "ToolResult", "SteerInput")
+_OUTPUT = ("ContentPart", "ToolCall", "ThinkPart", "TextPart")
 
 
 class KimiCli:
@@ -97,6 +97,7 @@ class _Wire:
             window.saw_output(at)
         elif kind == "CompactionEnd":
             size = self.sizes.get(lane)
+            window.saw_input(at)
             waiting = self.boundaries.setdefault(lane, [])
             waiting.append(Boundary("compaction", at=at, tokens_before=size))
         elif kind == "StatusUpdate" and payload.get("token_usage") is not None:

@@ -22,21 +22,26 @@ from cacheaudit.model.call import Boundary, Call, CallError, Origin
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 
-_ENTRIES = frozenset(
-    {
-        "session",
-        "message",
-        "usage",
-        "compaction",
-        "branch_summary",
-        "model_change",
-        "thinking_level_change",
-        "context_window",
-    }
+# Tuples, since what a damaged file holds there may not be hashable.
+_ENTRIES = (
+    "session",
+    "message",
+    "usage",
+    "compaction",
+    "branch_summary",
+    "model_change",
+    "thinking_level_change",
+    "context_window",
 )
-_PASSIVE = frozenset({"usage", "label", "session_info", "custom"})
-_INPUT_ROLES = frozenset(
-    {"user", "toolResult", "bashExecution", "custom", "hookMessage", "system", "branchSummary"}
+_PASSIVE = ("usage", "label", "session_info", "custom")
+_INPUT_ROLES = (
+    "user",
+    "toolResult",
+    "bashExecution",
+    "custom",
+    "hookMessage",
+    "system",
+    "branchSummary",
 )
 # The provider names of Pi that differ from ours, and the surface that they stand for.
 _PROVIDERS = {

@@ -46,10 +46,11 @@ class QwenCode:
         for line in head.lines:
             if not isinstance(line.get("sessionId"), str) or "uuid" not in line:
                 continue
+            # Envelope as in Claude Code, message as in Google's API: surer than either alone.
             if "promptTokenCount" in mapping(line.get("usageMetadata")):
-                return 95
+                return 100
             if isinstance(mapping(line.get("message")).get("parts"), list):
-                return 85
+                return 100
         return 0
 
     def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
