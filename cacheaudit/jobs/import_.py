@@ -150,7 +150,9 @@ class _Import:
 
     def run(self, found: Iterable[FoundFile]) -> None:
         """Import files."""
-        files = list(found)
+        own = self._store.file
+        itself = None if own is None else Path(os.path.realpath(own))
+        files = [file for file in found if file.path != itself]
         self._whole = sum(file.size for file in files)
         for start in range(0, len(files), _FILES_AT_ONCE):
             group = files[start : start + _FILES_AT_ONCE]
@@ -233,7 +235,9 @@ class _Import:
         has_all_text = old.with_text or not self._store.store_text
         if not isinstance(source, ContinuingSource) or not has_all_text or file.size == old.size:
             return kept
-        return msgspec.structs.replace(kept, offset=old.offset, line=old.line)
+        return msgspec.structs.replace(
+            kept, offset=old.offset, line=old.line, problems=old.problems
+        )
 
     def _read(self, file: FoundFile, source: Source, cursor: FileCursor) -> None:
         problems = _FileProblems(self._problems)
@@ -272,7 +276,7 @@ class _Import:
                 offset=offset,
                 line=lines,
                 finished=True,
-                problems=tuple(problems.own.items()),
+                problems=(*cursor.problems, *problems.own.items()),
             )
         )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cacheaudit.model.call import Boundary, Call, CallError, MissReason, Origin, Span
-from cacheaudit.model.prompt import Prompt, digest
+from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.redact import without_text
 from cacheaudit.model.usage import FLAG_BAD_TYPE, Usage, UsagePart
 
 LARGEST = 2**63 - 1
@@ -58,9 +58,6 @@ _PLAIN = (
     "reported_cost",
 )
 _TIMES = ("started_at", "first_token_at", "ended_at", "tool_seconds")
-# Identifiers, numbers, paths; no sentence, and nothing that looks like a key.
-_IDENTIFIER = re.compile(r"(?!sk-|ghp_|gho_|xox|AKIA|AIza|eyJ)\S{0,128}\Z")
-_SECRET_FIELD = re.compile(r"auth|secret|passw|cookie|token$|api.?key", re.IGNORECASE)
 
 
 def call_row(call: Call, *, with_text: bool) -> dict[str, Any]:
@@ -170,29 +167,6 @@ def _usage(row: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> Usage 
         **{name: row[name] for name in COUNTS},
         **{name: row[name] for name in _USAGE_TEXTS},
     )
-
-
-def without_text(value: Any) -> Any:
-    """Replace every text that is no identifier by its digest; numbers and structure stay."""
-    if isinstance(value, str):
-        return value if _IDENTIFIER.match(value) else _digested(value)
-    if isinstance(value, Mapping):
-        return {
-            (key if _IDENTIFIER.match(key) else str(_digested(key)["blake2b"])): (
-                _digested(item)
-                if isinstance(item, str) and _SECRET_FIELD.search(key)
-                else without_text(item)
-            )
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [without_text(item) for item in value]
-    return value
-
-
-def _digested(text: str) -> dict[str, Any]:
-    data = text.encode(errors="surrogatepass")
-    return {"blake2b": digest(data).hex(), "bytes": len(data)}
 
 
 def _fitting(count: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -78,6 +79,11 @@ class Store:
     def url(self) -> str:
         """Where it is, without a password."""
         return shown(self._engine.url)
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite store; ``None`` for others."""
+        return sqlite_file(self._engine.url)
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +191,6 @@ class Store:
 
 
 def _cursor(row: Any) -> FileCursor:
-    return msgspec.convert(
-        {**row, "problems": row["problems"] or ()}, FileCursor, builtin_types=(bytes,)
-    )
+    fields = {str(name): value for name, value in row.items()}
+    fields["problems"] = fields["problems"] or ()
+    return msgspec.convert(fields, FileCursor, builtin_types=(bytes,))

@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import Dialect, Text
 from sqlalchemy.types import TypeDecorator
-
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method):  # noqa: ANN001 - typing has it from Python 3.12 on
-        return method
-
+from typing_extensions import override  # SQLAlchemy brings it
 
 # What a database's text cannot hold: NUL and halves of surrogate pairs (file names that are no
 # UTF-8). They are written behind a private-use character, which is therefore written so itself.
