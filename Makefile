@@ -1,44 +1,60 @@
 # Two commands do everything: `make audit` and `make test`. Both create .venv where it is missing.
-PYTHON ?= python3
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The first interpreter that is new enough; `make PYTHON=...` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 SESSION ?= fixtures/sessions/demo.session.jsonl
 REPORT ?= cacheaudit-report.html
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint tests/constraints.txt
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
+WORKERS ?= 2
 
-.PHONY: audit test check bench services clean
+.PHONY: audit test check bench corpus services clean
 
 audit: $(VENV)/.base
-	$(BIN)/cacheaudit audit $(SESSION)
-	$(BIN)/cacheaudit audit $(SESSION) --quiet --format html --output $(REPORT)
+	@$(BIN)/cacheaudit audit $(SESSION)
+	@$(BIN)/cacheaudit audit $(SESSION) --quiet --format html --output $(REPORT)
 	@echo "HTML report: $(REPORT)"
 
 test: $(VENV)/.test services
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -q $(PYTEST_ARGS)
 
 check: $(VENV)/.test
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/lint-imports
-	$(BIN)/mypy
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+	@$(BIN)/mypy
 
+# Measures beside other tools; fetches them into .cache on the first run.
 bench: $(VENV)/.test
-	$(BIN)/python -m pytest tests/bench -s $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests/bench -s -q $(PYTEST_ARGS)
+
+# The 500 MB corpus that `make bench` reads.
+corpus: .cache/corpus500/truth.json
+
+.cache/corpus500/truth.json: | $(VENV)/bin/python
+	@rm -rf .cache/corpus500
+	@$(BIN)/python -m fixtures.make.make_corpus .cache/corpus500 --size 500MB --seed 1
 
 services:
 	@tests/services.sh
 
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
 
+# `make audit` needs the light base only; the stamps make a second run start at once.
 $(VENV)/.base: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
-	$(PIP) --editable .
+	@$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.base
-	$(PIP) "pip>=25.1"
-	$(PIP) --editable '.[anthropic,httpx,postgres,tokens,zstd]' --group lint --group test
+	@$(PIP) "pip>=25.1"
+	@$(PIP) --editable '.[anthropic,httpx,postgres,tokens,zstd]' --group lint --group test
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
