@@ -8,7 +8,7 @@ broken, the records that are whole are still found and read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def _document(
         problems("truncated_document" if cut else "invalid_json", str(path), str(error))
     except RecursionError:
         problems("too_deep", str(path), "nested deeper than the decoder allows")
-    return None, _whole_elements(data, _list_start(data, lists))
+    return None, _salvaged(data, lists)
 
 
 def _decode(data: bytes) -> Any:
@@ -161,17 +161,27 @@ def _decode(data: bytes) -> Any:
         return None
 
 
-def _list_start(data: bytes, lists: tuple[str, ...]) -> int:
-    start = 0
-    for key in lists:
-        found = data.find(b'"' + key.encode() + b'"', start)
-        start = found if found >= 0 else start
-    bracket = data.find(b"[", start)
-    return bracket + 1 if bracket >= 0 else len(data)
+def _salvaged(data: bytes, lists: tuple[str, ...]) -> Iterator[bytes]:
+    """Yield the whole records of a broken document, from every list under the last key."""
+    at = 0
+    for key in lists[:-1]:
+        at = max(at, data.find(_quoted(key)))
+    while True:
+        found = data.find(_quoted(lists[-1]), at) if lists else at
+        bracket = data.find(b"[", found) if found >= 0 else -1
+        if bracket < 0:
+            return
+        at = yield from _whole_elements(data, bracket + 1)
+        if not lists:
+            return
 
 
-def _whole_elements(data: bytes, start: int) -> Iterator[bytes]:
-    """Yield the objects from ``start`` on that are closed, until the list around them is."""
+def _quoted(key: str) -> bytes:
+    return b'"' + key.encode() + b'"'
+
+
+def _whole_elements(data: bytes, start: int) -> Generator[bytes, None, int]:
+    """Yield the objects from ``start`` on that are closed; return where their list ends."""
     depth, begin = 0, -1
     for token in _TOKEN.finditer(data, start):
         kind = token[0]
@@ -182,6 +192,7 @@ def _whole_elements(data: bytes, start: int) -> Iterator[bytes]:
         elif kind in (b"}", b"]"):
             depth -= 1
             if depth < 0:
-                return
+                return token.end()
             if depth == 0:
                 yield data[begin : token.end()]
+    return len(data)

@@ -63,7 +63,7 @@ class LiteLLMSource:
     name = "litellm"
     title = "LiteLLM spend logs"
     capabilities = Capabilities(
-        reads=True, writes=True, ttl_split=False, bodies=False, start_times="exact"
+        reads=True, writes=True, ttl_split=False, bodies=True, start_times="exact"
     )
 
     def detect(self, head: Head) -> int:
