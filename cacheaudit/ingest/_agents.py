@@ -26,6 +26,7 @@ from cacheaudit.model.usage import (
 )
 
 MAX_DOCUMENT = 512 << 20
+_DIGITS, _MONEY_PLACES = 15, 12
 # Contradictions in the record itself; assumptions of ours are no problem of the file.
 _CONTRADICTIONS = frozenset(
     {
@@ -53,14 +54,20 @@ def text(value: object) -> str | None:
 def money(value: object) -> Decimal | None:
     """Read an amount as recorded.
 
-    A float that JSON wrote in its shortest form gives the same digits back by ``repr``, so sums
-    reproduce what the program stored.
+    A float that JSON wrote in its shortest form gives the same digits back by ``repr``. A product
+    of price and tokens has few decimals; 16 digits and more are the residue of the program's
+    binary arithmetic (``0.017400000000000002``) and are rounded off, so that sums come out even.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, int):
+        return Decimal(value)
+    if not math.isfinite(value):
         return None
-    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    amount = Decimal(repr(value))
+    _, digits, exponent = amount.as_tuple()
+    is_residue = len(digits) > _DIGITS and int(exponent) < -_MONEY_PLACES
+    return round(amount, _MONEY_PLACES) if is_residue else amount
 
 
 def size(record: Mapping[str, Any], name: str) -> int | None:

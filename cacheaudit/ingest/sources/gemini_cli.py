@@ -116,7 +116,9 @@ class _Recording:
         messages = patch.get("messages")
         for message in messages if isinstance(messages, list) else ():
             # A patch repeats the context as it is now; known messages keep their first place.
-            if isinstance(message, dict) and text(message.get("id")) not in self.found:
+            if not isinstance(message, dict):
+                self.problems("wrong_type", f"{self.path}:{line}", "a message is no object")
+            elif text(message.get("id")) not in self.found:
                 self._message(message, line, line)
 
     def _head(self, head: Mapping[str, Any]) -> None:

@@ -113,7 +113,7 @@ def damaged(draw: st.DrawFn, value: Any) -> Any:
         for step in above:
             holder = holder[step]
         if draw(st.booleans()):
-            holder[last] = draw(_WRONG)
+            holder[last] = copy.deepcopy(draw(_WRONG))
         else:
             del holder[last]
     return value
