@@ -38,10 +38,14 @@ class _Block:
             done[field] = (before if isinstance(before, str) else "") + "".join(pieces)
         if self.json:
             text = "".join(self.json)
+            use = done.get("toolUse")
+            target = dict(use) if isinstance(use, dict) else done
             try:
-                done["input"] = msgspec.json.decode(text)
+                target["input"] = msgspec.json.decode(text)
             except (msgspec.DecodeError, RecursionError):
-                done["partial_json"] = text
+                target["partial_json"] = text
+            if target is not done:
+                done["toolUse"] = target
         return done
 
 

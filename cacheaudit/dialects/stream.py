@@ -87,8 +87,11 @@ class StreamMerger:
         self._events += 1
         kind = event.get("type")
         kind = kind if isinstance(kind, str) else name
-        if "error" in event and isinstance(event["error"], dict):
-            self._failed(event["error"])
+        inner = event.get("error")
+        if isinstance(inner, dict):
+            self._failed(inner)
+        elif kind == "error":
+            self._failed(event)
         if isinstance(kind, str) and kind.startswith("response."):
             self._responses(kind, event)
         elif kind in _MESSAGES:
@@ -97,8 +100,6 @@ class StreamMerger:
             self._chat(event)
         elif "candidates" in event or "usageMetadata" in event:
             self._gemini(event)
-        elif kind == "error":
-            self._failed(event)
         else:
             self._converse(event)
 

@@ -297,14 +297,23 @@ def _field_offset(old: ContentBlock, new: ContentBlock) -> tuple[str, int]:
     if not old.canonical or not new.canonical:
         return "", 0
     before, after = msgspec.json.decode(old.canonical), msgspec.json.decode(new.canonical)
+    found = _differing_field(before, after)
+    return found if found is not None else ("", equal_bytes(old.canonical, new.canonical))
+
+
+def _differing_field(before: Any, after: Any) -> tuple[str, int] | None:
     if not isinstance(before, dict) or not isinstance(after, dict):
-        return "", equal_bytes(old.canonical, new.canonical)
+        return None
     for key in sorted(before.keys() | after.keys(), key=lambda k: (k not in before, k)):
         mine, theirs = before.get(key), after.get(key)
         if msgspec.json.encode(mine) == msgspec.json.encode(theirs):
             continue
+        # Chat Completions wraps a tool's definition; what changed lies inside the wrapping.
+        inner = _differing_field(mine, theirs) if key == "function" else None
+        if inner is not None:
+            return f"{key}.{inner[0]}", inner[1]
         return key, equal_bytes(_plain_bytes(mine), _plain_bytes(theirs))
-    return "", equal_bytes(old.canonical, new.canonical)
+    return None
 
 
 def _plain_bytes(value: Any) -> bytes:

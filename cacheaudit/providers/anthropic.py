@@ -20,6 +20,7 @@ from cacheaudit.providers.blocks import (
     build,
     decoded_media,
     encode,
+    expanding,
     hidden_value,
     list_of,
     object_at,
@@ -64,15 +65,16 @@ class AnthropicProvider:
 
     def expand(self, body: Mapping[str, Any], previous: Prompt | None = None) -> Prompt:
         """Turn a body into content blocks; see :class:`cacheaudit.model.ports.Provider`."""
-        return build(
-            self.name,
-            body.get("model"),
-            LEVEL_ORDER,
-            _parameters(body),
-            _drafts(body),
-            previous,
-            _marker(body.get("cache_control")),
-        )
+        with expanding():
+            return build(
+                self.name,
+                body.get("model"),
+                LEVEL_ORDER,
+                _parameters(body),
+                _drafts(body),
+                previous,
+                _marker(body.get("cache_control")),
+            )
 
 
 def _drafts(body: Mapping[str, Any]) -> Iterator[Draft]:

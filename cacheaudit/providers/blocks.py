@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -82,6 +83,22 @@ class Draft:
         )
 
 
+@contextmanager
+def expanding() -> Iterator[None]:
+    """Turn failures to write the body as JSON into an error that says so.
+
+    Raises:
+        PromptError: The body holds something that JSON in UTF-8 cannot hold.
+    """
+    try:
+        yield
+    except (UnicodeEncodeError, RecursionError, TypeError) as problem:
+        raise PromptError(
+            f"The request cannot be written as JSON: {type(problem).__name__}.",
+            "Check it for broken text, too deep nesting or values that JSON does not have.",
+        ) from problem
+
+
 def build(
     provider: str,
     model: Any,
@@ -93,16 +110,10 @@ def build(
 ) -> Prompt:
     """Make a prompt of drafts, in the order given; what ``previous`` shares is taken over."""
     reuse = previous.blocks if previous is not None else ()
-    try:
-        blocks = tuple(
-            draft.finish(reuse[index] if index < len(reuse) else None)
-            for index, draft in enumerate(drafts)
-        )
-    except (UnicodeEncodeError, RecursionError, TypeError) as problem:
-        raise PromptError(
-            f"The request cannot be written as JSON: {type(problem).__name__}.",
-            "Check it for broken text, too deep nesting or values that JSON does not have.",
-        ) from problem
+    blocks = tuple(
+        draft.finish(reuse[index] if index < len(reuse) else None)
+        for index, draft in enumerate(drafts)
+    )
     return Prompt(
         provider=provider,
         model=model if isinstance(model, str) else None,

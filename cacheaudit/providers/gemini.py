@@ -12,6 +12,7 @@ from cacheaudit.providers.blocks import (
     build,
     decoded_media,
     encode,
+    expanding,
     list_of,
     object_at,
     own_fields,
@@ -51,14 +52,15 @@ class GeminiProvider:
 
     def expand(self, body: Mapping[str, Any], previous: Prompt | None = None) -> Prompt:
         """Turn a body into content blocks; see :class:`cacheaudit.model.ports.Provider`."""
-        return build(
-            self.name,
-            body.get("model"),
-            LEVEL_ORDER,
-            tuple(parameters_of(body, _PARAMETERS, {})),
-            _drafts(body),
-            previous,
-        )
+        with expanding():
+            return build(
+                self.name,
+                body.get("model"),
+                LEVEL_ORDER,
+                tuple(parameters_of(body, _PARAMETERS, {})),
+                _drafts(body),
+                previous,
+            )
 
 
 def _drafts(body: Mapping[str, Any]) -> Iterator[Draft]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cacheaudit.model.prompt import Level, Marker, Parameter, Prompt
-from cacheaudit.providers.blocks import build, parameters_of
+from cacheaudit.model.prompt import Level, Marker, Prompt
+from cacheaudit.providers.blocks import build, expanding, parameters_of
 from cacheaudit.providers.openai_chat import chat_drafts
 from cacheaudit.providers.openai_responses import responses_drafts
 from cacheaudit.providers.shape import is_chat, is_responses, may_be_chat
@@ -95,19 +95,19 @@ class OpenAIProvider:
     def expand(self, body: Mapping[str, Any], previous: Prompt | None = None) -> Prompt:
         """Turn a body into content blocks; see :class:`cacheaudit.model.ports.Provider`."""
         responses = is_responses(body)
-        drafts = (responses_drafts if responses else chat_drafts)(body)
-        drafts.sort(key=lambda draft: self._order.index(draft.level))
         wanted: tuple[tuple[str, Level], ...] = self._responses if responses else self._chat
-        parameters: tuple[Parameter, ...] = tuple(parameters_of(body, wanted, _DEFAULTS))
-        return build(
-            self.name,
-            body.get("model"),
-            self._order,
-            parameters,
-            drafts,
-            previous,
-            _automatic(body),
-        )
+        with expanding():
+            drafts = (responses_drafts if responses else chat_drafts)(body)
+            drafts.sort(key=lambda draft: self._order.index(draft.level))
+            return build(
+                self.name,
+                body.get("model"),
+                self._order,
+                tuple(parameters_of(body, wanted, _DEFAULTS)),
+                drafts,
+                previous,
+                _automatic(body),
+            )
 
 
 def _automatic(body: Mapping[str, Any]) -> Marker | None:

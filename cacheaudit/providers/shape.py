@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+# Messages that are looked at: every one of them is written for the same API.
+_LOOKED_AT: Final = 16
 _MESSAGES_ONLY: Final = frozenset(
     {
         "system",
@@ -139,7 +141,7 @@ def _role(message: Mapping[str, Any]) -> str:
 
 
 def _content(messages: list[Any]) -> Iterator[dict[str, Any]]:
-    for message in messages:
+    for message in messages[:_LOOKED_AT]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
             yield from (block for block in content if isinstance(block, dict))
