@@ -246,16 +246,14 @@ def decode(data: bytes | msgspec.Raw, where: str, problems: ProblemSink, kind: t
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         problems("wrong_type", where, str(error))
-    except msgspec.DecodeError as error:
-        whole = bytes(data).rstrip().endswith((b"}", b"]"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raw = bytes(data)
+        repaired = raw.decode("utf-8", errors="replace").encode()
+        if repaired != raw:
+            problems("encoding", where, "bytes that are no UTF-8")
+            return decode(repaired, where, problems, kind)
+        whole = raw.rstrip().endswith((b"}", b"]"))
         problems("invalid_json" if whole else "truncated_line", where, str(error))
-    except UnicodeDecodeError as error:
-        problems("encoding", where, error.reason)
-        try:
-            repaired = bytes(data).decode("utf-8", errors="replace").encode()
-            return msgspec.json.decode(repaired, type=kind)
-        except (msgspec.DecodeError, RecursionError):
-            return None
     except RecursionError:
         problems("too_deep", where, "nested deeper than the decoder allows")
     return None

@@ -69,6 +69,30 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     assert kinds(read(SOURCE, cut)[1]) == {"truncated_line": 1}
 
 
+def test_encodings_depth_and_absence_are_handled(tmp_path: Path) -> None:
+    expected = [parts(call) for call in read(SOURCE, THREAD)[0]]
+    text = THREAD.read_text()
+    marked = tmp_path / "T-bom.json"
+    marked.write_text(text, encoding="utf-8-sig")
+    calls, problems = read(SOURCE, marked)
+    assert [parts(call) for call in calls] == expected
+    assert not problems
+    wide = tmp_path / "T-16.json"
+    wide.write_text(text, encoding="utf-16")
+    calls, problems = read(SOURCE, wide)
+    assert [parts(call) for call in calls] == expected
+    assert kinds(problems) == {"encoding": 1}
+    mixed = tmp_path / "T-mixed.json"
+    mixed.write_bytes(text.encode().replace(b'"claude-opus-4-5"', b'"claude-opus-4-5\xff"', 1))
+    calls, problems = read(SOURCE, mixed)
+    assert [parts(call) for call in calls] == expected
+    assert kinds(problems) == {"encoding": 1}
+    deep = tmp_path / "T-deep.json"
+    deep.write_text('{"id":"T-9","messages":[' + "[" * 100_000 + "]" * 100_000 + "]}")
+    assert kinds(read(SOURCE, deep)[1]) == {"too_deep": 1}
+    assert kinds(read(SOURCE, tmp_path / "T-gone.json")[1]) == {"vanished_file": 1}
+
+
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_raises(tmp_path: Path, data: st.DataObject) -> None:
