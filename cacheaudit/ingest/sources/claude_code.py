@@ -54,6 +54,8 @@ class ClaudeCode:
             kind = line.get("type")
             if kind not in _KINDS:
                 continue
+            if _is_qwen(line):
+                return 0
             if "sessionId" in line and ("uuid" in line or "timestamp" in line):
                 if kind in ("user", "assistant") and isinstance(line.get("message"), dict):
                     return 98
@@ -267,6 +269,12 @@ def _is_claude(model: str | None) -> bool:
 
 def _surface(message_id: str) -> str | None:
     return _SURFACES.get(message_id[:9])
+
+
+def _is_qwen(line: Mapping[str, Any]) -> bool:
+    """Qwen Code writes the same envelope around Gemini's message form."""
+    message = line.get("message")
+    return "usageMetadata" in line or (isinstance(message, dict) and "parts" in message)
 
 
 def _is_message(value: Any) -> bool:

@@ -189,3 +189,14 @@ def test_calls_without_a_key_are_never_merged() -> None:
     seen = SeenKeys()
     assert seen.new_output(None, 5) is None
     assert seen.new_output(None, 5) is None
+
+
+def test_a_neighbour_with_the_same_envelope_is_still_recognised(tmp_path: Path, root: Path) -> None:
+    samples = root / "fixtures" / "sessions" / "agents"
+    (tmp_path / "a.jsonl").write_text(line("m1"))
+    for path in sorted(samples.rglob("*.jsonl")):
+        (tmp_path / f"b-{path.parent.name}-{path.name}").write_bytes(path.read_bytes())
+    together, _, _ = corpus(tmp_path)
+    for item in together.files:
+        alone, _, _ = corpus(item.file.path)
+        assert [f.source.name for f in alone.files] == [item.source.name]
