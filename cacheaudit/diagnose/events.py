@@ -62,8 +62,9 @@ class Event:
     __slots__ = (
         "boundaries", "call", "change", "compaction_part", "endpoint", "expected", "explicit",
         "growth", "has_bodies", "index", "is_floor", "lane", "lost", "next_read", "older",
-        "previous", "previous_index", "previous_read", "previous_total", "previous_written", "read", "run",
-        "same_model_read", "skipped_lost", "smallest", "switched", "timing", "total", "written",
+        "previous", "previous_index", "previous_read", "previous_total", "previous_written", "read",
+        "run", "same_model_read", "skipped_lost", "smallest", "switched", "timing", "total",
+        "written",
     )  # fmt: skip
 
     boundaries: tuple[Boundary, ...]

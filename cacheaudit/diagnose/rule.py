@@ -101,8 +101,10 @@ class Rule(ABC):
     registry: ClassVar[dict[str, type[Rule]]] = {}
 
     @override
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, register: bool = True) -> None:
         super().__init_subclass__()
+        if not register:
+            return
         if not _ID.fullmatch(cls.id) or cls.id[:3] not in FAMILIES:
             raise TypeError(f"{cls.__name__}.id {cls.id!r} is not a known family and three digits.")
         if not _NAME.fullmatch(cls.name):
@@ -157,17 +159,3 @@ def find_rule(key: str) -> Rule | None:
         if wanted.upper() == rule.id or wanted.lower() == rule.name:
             return rule
     return None
-
-
-def page(rule: Rule) -> str:
-    """Render the page of a rule, Markdown; what ``explain`` prints and ``docs/rules`` holds."""
-    lines = [f"# {rule.id} {rule.name}", "", f"**{rule.title}.**", "", rule.explanation, ""]
-    lines += [f"Family: {FAMILIES[rule.family]}. Kind: {rule.kind}."]
-    if rule.provider_reasons:
-        words = ", ".join(f"`{word}`" for word in rule.provider_reasons)
-        lines += ["", f"The provider's own words for it: {words}."]
-    if rule.fix is not None:
-        lines += ["", "## Fix", "", f"{rule.fix.title}."]
-        if rule.fix.patch:
-            lines += ["", "```", rule.fix.patch, "```"]
-    return "\n".join(lines) + "\n"

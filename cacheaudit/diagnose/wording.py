@@ -8,7 +8,9 @@ from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Place, Rival
 
 SERVER = Rival(
-    "provider-side-suspected", "The provider may have dropped or not found the stored prefix."
+    "provider-side-suspected",
+    "The provider may have dropped or not found the stored prefix, or another account or machine "
+    "was asked.",
 )
 PARAMETER = Rival(
     "parameter-changed",

@@ -20,10 +20,11 @@ from cacheaudit.diagnose.wording import (
 )
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Fix, Rival
-from cacheaudit.model.prompt import ContentBlock, Prompt
+from cacheaudit.model.prompt import ContentBlock
 
 _RANK_BODIES = 13
 _RANK_USAGE = 22
+# The marked block is the first of these positions, so that 20 new ones hide the older entry.
 LOOKBACK = 20
 # Twenty blocks of some hundred tokens; a turn that adds less rarely adds twenty positions.
 MANY_NEW_TOKENS = 2_560
@@ -35,8 +36,8 @@ class LookbackOrMessageChange(Rule):
 
     ## Why it costs
 
-    The provider looks back over at most 20 positions from a marker for an older entry. A
-    turn that adds more positions than that - many files, many sequential tool calls - hides the
+    The provider looks back over at most 20 positions, the marked one included, for an older
+    entry. A turn that adds so many - many files, many sequential tool calls - hides the
     entry of the turn before, and the whole conversation is written again.
 
     ## What it rests on
@@ -44,7 +45,7 @@ class LookbackOrMessageChange(Rule):
     From usage alone: the hit ends before the conversation begins, and many new tokens were added.
     That does not tell a lookback miss from a changed message or parameter, so it is only a thing to
     check. With recorded bodies the new positions are counted (a run of `tool_use`, or of
-    `tool_result`, counts as one); an unchanged prefix with more than 20 of them is named.
+    `tool_result`, counts as one); an unchanged prefix with 20 of them or more is named.
 
     ## When to ignore
 
@@ -97,30 +98,38 @@ class LookbackOrMessageChange(Rule):
                 continue
             if event.has_bodies:
                 added = new_positions(event)
-                if event.change is None and added is not None and added > LOOKBACK:
+                if event.change is None and added is not None and added >= LOOKBACK:
                     yield _counted(event, added)
             elif event.is_floor and event.explicit and event.growth >= MANY_NEW_TOKENS:
                 yield _suspected(event)
 
 
 def new_positions(event: Event) -> int | None:
-    """Positions from the end of the previous prompt to the last block of this one."""
+    """Positions from the end of the previous prompt to the first marker behind it, or to the end.
+
+    Runs of parallel calls count once, except where the surface documents single blocks.
+    """
     before, now = event.previous.prompt, event.call.prompt
-    if before is None or now is None:
+    if before is None or now is None or not before.blocks:
         return None
-    return _positions(now, len(before.blocks))
+    start = len(before.blocks)
+    marked = (n for n, block in enumerate(now.blocks) if block.marker is not None)
+    end = next((n + 1 for n in marked if n >= start - 1), len(now.blocks))
+    is_collapsed = event.call.surface != "bedrock"
+    return _positions(now.blocks[start:end], is_collapsed)
 
 
-def _positions(prompt: Prompt, start: int) -> int:
+def _positions(blocks: tuple[ContentBlock, ...], is_collapsed: bool) -> int:
     total = 0
     last: ContentBlock | None = None
-    for block in prompt.blocks[start:]:
-        is_run = (
-            last is not None
+    for block in blocks:
+        continues = (
+            is_collapsed
+            and last is not None
             and block.kind in _RUNS
             and (block.kind, block.message) == (last.kind, last.message)
         )
-        total += 0 if is_run else 1
+        total += 0 if continues else 1
         last = block
     return total
 
@@ -168,7 +177,7 @@ def _suspected(event: Event) -> Draft:
             *reason_lines(event),
         ),
         to_check=(
-            f"Whether more than {LOOKBACK} content blocks were added since the last marker.",
+            f"Whether {LOOKBACK} content blocks or more were added since the last marker.",
             "Whether an earlier message or a parameter of the message part changed.",
         ),
         rivals=(

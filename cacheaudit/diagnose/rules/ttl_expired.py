@@ -15,6 +15,7 @@ from cacheaudit.model.finding import Evidence, Fix, Rival, Verdict
 
 _RANK = 10
 _RIVAL_RANK = 90
+_HOUR = 3_600
 
 
 class TtlExpired(Rule):
@@ -35,16 +36,15 @@ class TtlExpired(Rule):
 
     ## When to ignore
 
-    When the pauses are rare: a one-hour lifetime costs more on every write.
+    When the pauses are rare. A one-hour lifetime costs 0.75 ordinary tokens more for every token
+    written, and saves about 1.15 for every token lost to pauses between five minutes and an hour:
+    ask for it only where the second sum is larger.
     """
 
     id = "TTL101"
     name = "ttl-expired"
     title = "The cached prefix outlived its lifetime"
-    fix = Fix(
-        "Refresh the prefix before it expires, or ask for a longer lifetime where pauses are usual",
-        patch='"cache_control": {"type": "ephemeral", "ttl": "1h"}',
-    )
+    fix = Fix("Refresh the prefix before it expires, or ask for a longer lifetime where that pays")
 
     @classmethod
     @override
@@ -92,7 +92,9 @@ class TtlExpired(Rule):
 def _expired(event: Event) -> Draft:
     verdict: Verdict = "consistent"
     evidence: Evidence = "usage"
-    if event.reason == "none":
+    if event.timing.ttl_assumed:
+        pass
+    elif event.reason == "none":
         verdict, evidence = "proved", "reported"
     elif event.has_bodies and event.change is None:
         verdict, evidence = "proved", "body_diff"
@@ -112,6 +114,8 @@ def _expired(event: Event) -> Draft:
         )
     if evidence == "body_diff":
         lines.append("The recorded bodies show an unchanged prefix.")
+    if timing.high is not None and (timing.ttl or 0) < timing.high <= _HOUR:
+        lines.append("A lifetime of one hour would have covered this pause.")
     checks = [] if verdict == "proved" else ["Whether the prefix was the same as before."]
     if timing.ttl_assumed:
         checks.append("Which lifetime was asked for: the record does not say.")
