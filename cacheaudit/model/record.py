@@ -87,6 +87,7 @@ class Exact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: Origin | None = None
     dedupe_key: str | None = None
     relative_time: bool = False
+    requests: int | None = 1
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

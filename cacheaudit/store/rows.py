@@ -49,6 +49,7 @@ _PLAIN = (
     "surface",
     "model",
     "attempt",
+    "requests",
     "stop_reason",
     "outcome",
     "currency",

@@ -113,6 +113,7 @@ calls = Table(
     Column("ended_at", Double),
     Column("relative_time", Boolean, nullable=False),
     Column("attempt", BigInteger, nullable=False),
+    Column("requests", BigInteger),
     Column("has_usage", Boolean, nullable=False),
     Column("total_input", BigInteger),
     Column("uncached_input", BigInteger),

@@ -76,7 +76,7 @@ def to_json(value: Any) -> str:
     """Write JSON, whatever characters its strings hold."""
     try:
         return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         return json.dumps(msgspec.to_builtins(value))
 
 

@@ -42,8 +42,10 @@ _old_columns = (
     calls.c.block_list,
     calls.c.origin_file,
     calls.c.origin_line,
+    calls.c.file,
     calls.c.source_version,
     calls.c.generation,
+    calls.c.dedupe_key,
     calls.c.fingerprint,
 )
 _replace = calls.update().where(calls.c.key == sa.bindparam("old_key"))
@@ -120,9 +122,9 @@ class Writer:
         row["key"] = key
         row["block_list"] = None if listed is None else listed.key
         row["prompt"] = own
+        row["fingerprint"] = _fingerprint(row, parts, call.session)
         row["source_version"] = entry.source_version
         row["file"] = entry.file
-        row["fingerprint"] = _fingerprint(row, parts, entry)
         row["generation"] = entry.generation
         return _Pending(entry, key, row, parts, listed, lane_name)
 
@@ -245,17 +247,16 @@ def is_better(new: Any, old: Any) -> bool:
     from the same place the later content wins.
     """
     mine, theirs = _view(new), _view(old)
+    if mine["fingerprint"] == theirs["fingerprint"]:
+        return False
     if mine["dedupe_key"] is None:
-        return bool(mine["fingerprint"] != theirs["fingerprint"])
-    is_same_file = mine["origin_file"] == theirs["origin_file"]
-    if is_same_file and mine["source_version"] != theirs["source_version"]:
+        return True
+    if mine["file"] == theirs["file"] and mine["source_version"] != theirs["source_version"]:
         return bool(mine["source_version"] > theirs["source_version"])
     if (a := _rank(mine)) != (b := _rank(theirs)):
         return a > b
     here, there = _place(mine), _place(theirs)
-    if here != there:
-        return here < there
-    return bool(mine["fingerprint"] != theirs["fingerprint"])
+    return here <= there
 
 
 def _view(row: Any) -> Any:
@@ -271,16 +272,24 @@ def _rank(row: Any) -> tuple[int, int, bool]:
     )
 
 
-def _place(row: Any) -> tuple[bool, str, int]:
-    file = row["origin_file"]
-    return (file is None, file or "", row["origin_line"] or 0)
+def _place(row: Any) -> tuple[bool, bool, str, int, str]:
+    """Order places; one that was read itself comes before a copy of it in another form."""
+    origin, file = row["origin_file"], row["file"]
+    return (
+        origin is None,
+        origin != file,
+        origin or "",
+        row["origin_line"] or 0,
+        file or "",
+    )
 
 
-def _fingerprint(row: dict[str, Any], parts: list[dict[str, Any]], entry: Entry) -> bytes:
-    named = (row, parts, entry.source, entry.call.session)
+def _fingerprint(row: dict[str, Any], parts: list[dict[str, Any]], session: str) -> bytes:
+    """Identify what is said of the call, however it came here."""
+    named = (row, parts, session)
     try:
         return digest(msgspec.msgpack.encode(named))
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):
         return digest(repr(named).encode(errors="surrogatepass"))
 
 

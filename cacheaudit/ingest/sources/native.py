@@ -17,6 +17,7 @@ from cacheaudit.ingest.unpack import UnpackError
 from cacheaudit.model.call import PURPOSES, Boundary, Call, CallError, Origin, Span
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.record import EXACT_FIELD, RecordReader
 from cacheaudit.model.usage import Usage
 
 SCHEMA: Final = "cacheaudit.call/1"
@@ -30,7 +31,7 @@ _KNOWN: Final = frozenset(
         "model", "started_at", "first_token_at", "ended_at", "attempt", "request",
         "content_tokens", "response", "error", "tool_seconds", "outcome", "usage",
         "reported_cost", "currency", "client", "boundaries", "start_span", "relative_time",
-        "requests",
+        "requests", EXACT_FIELD,
     }
 )  # fmt: skip
 
@@ -65,10 +66,11 @@ class NativeSource:
 
     def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
         """Yield one call a line; bodies are expanded and then dropped."""
-        reader = _Reader(path, problems)
+        reader, written = _Reader(path, problems), RecordReader()
         for number, value in json_lines(path, problems):
             if isinstance(value, dict):
-                yield reader.call(number, value)
+                exact = written.call(value, f"{path}:{number}", problems)
+                yield exact if exact is not None else reader.call(number, value)
             else:
                 what = f"{type(value).__name__}, not an object"
                 problems("wrong_type", f"{path}:{number}", what)

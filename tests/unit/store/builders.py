@@ -172,6 +172,7 @@ def calls(draw: st.DrawFn, name: str = "c") -> Call:
         origin=draw(st.none() | st.builds(Origin, file=words, line=st.integers(0, 9))),
         dedupe_key=draw(st.sampled_from([None, f"key {name}"])),
         relative_time=draw(st.booleans()),
+        requests=draw(st.sampled_from([1, None, 12])),
         extra=draw(extras),
     )
 

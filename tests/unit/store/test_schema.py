@@ -57,6 +57,7 @@ def test_every_older_revision_is_upgraded_with_its_rows(url: str) -> None:
                 "purpose": "main",
                 "relative_time": False,
                 "attempt": 0,
+                "requests": 1,
                 "has_usage": False,
                 "has_error": False,
                 "currency": "USD",

@@ -95,6 +95,7 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Double()),
         sa.Column("relative_time", sa.Boolean(), nullable=False),
         sa.Column("attempt", sa.BigInteger(), nullable=False),
+        sa.Column("requests", sa.BigInteger()),
         sa.Column("has_usage", sa.Boolean(), nullable=False),
         sa.Column("total_input", sa.BigInteger()),
         sa.Column("uncached_input", sa.BigInteger()),
