@@ -15,8 +15,8 @@ _GAP = "·"
 class Sparkline:
     """The read ratio over a session's calls, in at most ``width`` characters.
 
-    Each character stands for the same number of neighbouring calls; a dot means that nothing
-    is known of them.
+    Each character stands for about the same number of neighbouring calls; a dot means that
+    nothing is known of them.
     """
 
     def __init__(self, width: int) -> None:
@@ -44,15 +44,14 @@ class Sparkline:
 
     def draw(self) -> str:
         """Return the characters."""
-        buckets = self._buckets
-        while len(buckets) > self._width:
-            merged = [_merge(buckets[i : i + 2]) for i in range(0, len(buckets), 2)]
-            buckets = merged
-        return "".join(_level(read, total) for read, total in buckets)
-
-
-def _merge(pair: Sequence[list[int]]) -> list[int]:
-    return [sum(item[0] for item in pair), sum(item[1] for item in pair)]
+        number = len(self._buckets)
+        width = min(self._width, number)
+        columns = [[0, 0] for _ in range(width)]
+        for index, (read, total) in enumerate(self._buckets):
+            column = columns[index * width // number]
+            column[0] += read
+            column[1] += total
+        return "".join(_level(read, total) for read, total in columns)
 
 
 def _level(read: int, total: int) -> str:

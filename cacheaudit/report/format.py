@@ -122,6 +122,15 @@ def size(value: int) -> str:
     return f"{value} bytes"
 
 
+def short_id(text: str, width: int = 18) -> str:
+    """Shorten a long id in its middle, where ids of one session differ least."""
+    shown = printable(text)
+    if len(shown) <= width:
+        return shown
+    tail = (width - 1) // 2
+    return f"{shown[: width - 1 - tail]}…{shown[-tail:]}"
+
+
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey, and put all on one line."""
     if text.isprintable():

@@ -104,8 +104,9 @@ def price_table(rows: Sequence[PriceLike]) -> Iterator[RenderableType]:
 
 def _when(row: PriceLike) -> str:
     parts = [row.variant]
-    if row.id.endswith("/hours"):
-        parts.append("peak hours")
+    _, _, hours = row.id.rpartition("@")[2].partition("/")[2].partition("/")
+    if hours:
+        parts.append(f"{hours.replace(',', ' and ')} UTC")
     if row.above:
         parts.append(f"prompts over {row.above:,}")
     if row.valid_from:

@@ -18,6 +18,7 @@ from cacheaudit.report.words import EVIDENCE
 CALLS_IN_FULL = 1_000
 CALLS_SHORTENED = 200
 SHOWN_SESSIONS = 4
+FEWEST_BARS = 60
 SHOWN_GROUPS = 50
 SHOWN_FINDINGS = 200
 
@@ -94,8 +95,7 @@ def build(result: AuditResult) -> Page:
     findings = list(enumerate(by_money(result.findings), 1))
     marks = _marks(findings)
     chosen = dearest(result.by_session, SHOWN_SESSIONS)
-    bars = CALLS_IN_FULL // max(1, len(chosen))
-    lines = {group.key: Timeline(bars) for group in chosen}
+    lines = {group.key: Timeline(_bars(group, chosen)) for group in chosen}
     in_full = result.scope.calls <= CALLS_IN_FULL
     table = _Dearest(CALLS_IN_FULL if in_full else CALLS_SHORTENED)
     number = 0
@@ -120,6 +120,14 @@ def build(result: AuditResult) -> Page:
         by_purpose=ledger(result.by_purpose),
         by_session=ledger(result.by_session),
     )
+
+
+def _bars(group: Group, chosen: Sequence[Group]) -> int:
+    """Share the bars of the page out among the sessions that are drawn."""
+    drawn = sum(other.totals.calls for other in chosen)
+    if drawn <= CALLS_IN_FULL:
+        return CALLS_IN_FULL
+    return max(FEWEST_BARS, CALLS_IN_FULL * group.totals.calls // drawn)
 
 
 class _Dearest:

@@ -154,9 +154,16 @@ def writes(totals: Totals) -> int | None:
 
 
 def write_tiers(totals: Totals) -> str:
-    """List the lifetimes that were written: ``5m 280,420 · 1h 1,200``."""
-    tiers = [f"{ttl} {value:,}" for ttl, value in totals.cache_write.items() if value]
-    return " · ".join(tiers)
+    """List the lifetimes that were written: ``5m 280,420 · 1h 1,200``, or ``all for 5m``."""
+    tiers = [
+        ("lifetime not known" if ttl == "other" else ttl, value)
+        for ttl, value in totals.cache_write.items()
+        if value
+    ]
+    if len(tiers) == 1:
+        name = tiers[0][0]
+        return name if name.startswith("lifetime") else f"all for {name}"
+    return " · ".join(f"{name} {value:,}" for name, value in tiers)
 
 
 def source_words(scope: Scope) -> str:

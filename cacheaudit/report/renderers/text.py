@@ -28,8 +28,9 @@ from cacheaudit.report.result import Group as TotalsGroup
 from cacheaudit.report.summary import by_money, paid, source_words, verdict, write_tiers, writes
 from cacheaudit.report.words import confidence, quality_words
 
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 SHOWN_FINDINGS = 5
-SHOWN_LINES = 3
+SHOWN_LINES = 2
 SHOWN_SESSIONS = 5
 SHOWN_QUALITY = 8
 READ, WRITE, UNCACHED = "cyan", "yellow", "red"
@@ -95,15 +96,28 @@ def group_table(
     head: str, groups: Sequence[TotalsGroup], totals: Totals | None, view: View
 ) -> Table:
     """Lay out totals by key, with numbers shortened where full ones do not fit."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(head, overflow="ellipsis", no_wrap=True, min_width=8)
-    for title in GROUP_HEADS:
-        table.add_column(title, justify="right", no_wrap=True)
-    rows = group_cells(groups, totals, view.width - 12)
+    rows = group_cells(groups, totals, view.width - 14)
+    table = _columns(head, GROUP_HEADS, rows, view.width)
     for group, cells in zip(groups, rows, strict=False):
         table.add_row(fmt.printable(group.key), *cells)
     if totals is not None and len(groups) != 1:
         table.add_row("Total", *rows[-1], style="bold")
+    return table
+
+
+def _columns(
+    head: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int, last: int = 0
+) -> Table:
+    """Make a table whose figures are never cut; the first column gives way instead.
+
+    ``last`` is the width of a further column on the right.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    room = width - sum(widths) - 2 * len(widths) - 2 - (last + 2 if last else 0)
+    table.add_column(head, overflow="ellipsis", no_wrap=True, max_width=max(8, room))
+    for title, wide in zip(heads, widths, strict=True):
+        table.add_column(title, justify="right", no_wrap=True, min_width=wide)
     return table
 
 
@@ -157,7 +171,8 @@ def _totals(totals: Totals, width: int) -> Table:
 def _bar(value: int | None, whole: int | None, width: int) -> str:
     if not value or not whole:
         return ""
-    return "█" * max(1, round(value * width / whole))
+    eighths = max(1, round(value * width * 8 / whole))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
 
 
 def _cost_remark(totals: Totals, origin: str) -> str:
@@ -203,13 +218,16 @@ def _findings(result: AuditResult, view: View) -> list[RenderableType]:
     parts = _heading("Findings", "dearest first")
     for number, finding in enumerate(shown, 1):
         parts += [Text() if number > 1 else Text("", end="")]
-        parts.append(_finding(number, finding, currency, view))
+        session = finding.session if result.scope.sessions > 1 else None
+        parts.append(_finding(number, finding, currency, session, view))
     if rest := len(findings) - len(shown):
         parts += [Text(), Text(f"… {fmt.plural(rest, 'more finding')}: --verbose", style="dim")]
     return parts
 
 
-def _finding(number: int, finding: FindingRow, currency: str, view: View) -> RenderableType:
+def _finding(
+    number: int, finding: FindingRow, currency: str, session: str | None, view: View
+) -> RenderableType:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(width=2, justify="right")
     table.add_column(ratio=1)
@@ -230,12 +248,14 @@ def _finding(number: int, finding: FindingRow, currency: str, view: View) -> Ren
     if finding.tokens_lost:
         facts.append(f"{finding.tokens_lost:,} tokens")
     facts.append(_calls(finding, view))
+    if session is not None:
+        facts.append(f"session {fmt.printable(session) if view.verbose else fmt.short_id(session)}")
     table.add_row("", Text(" · ".join(facts), style="dim"), "")
     return Group(table, *_lines(finding, currency, view))
 
 
 def _calls(finding: FindingRow, view: View) -> str:
-    ids = [fmt.printable(call) for call in finding.calls]
+    ids = [fmt.printable(c) if view.verbose else fmt.short_id(c) for c in finding.calls]
     limit = len(ids) if view.verbose else 3
     listed = ", ".join(ids[:limit])
     more = f" and {len(ids) - limit} more" if len(ids) > limit else ""
@@ -283,19 +303,22 @@ def _sessions(result: AuditResult, view: View) -> list[RenderableType]:
     chosen = dearest(result.by_session, number)
     if not chosen:
         return []
-    drawn = sparklines(result.calls, [g.key for g in chosen], 24 if view.width < 100 else 48)
-    places = fmt.places_for(paid(g.totals)[0] for g in chosen)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("Session", overflow="ellipsis", no_wrap=True, min_width=8)
-    for head in ("Calls", "Read", "Cost"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("Read ratio, call by call", no_wrap=True)
-    for group in chosen:
-        totals = group.totals
-        cost = fmt.money(paid(totals)[0], totals.cost.currency, places, fmt.DASH)
-        line = Text(str(drawn[group.key]), style=READ)
-        read = fmt.ratio(totals.hit_ratio, fmt.DASH)
-        table.add_row(fmt.printable(group.key), f"{totals.calls:,}", read, cost, line)
+    wide = 24 if view.width < 100 else 48
+    drawn = sparklines(result.calls, [group.key for group in chosen], wide)
+    places = fmt.places_for(paid(group.totals)[0] for group in chosen)
+    rows = [
+        (
+            f"{group.totals.calls:,}",
+            fmt.ratio(group.totals.hit_ratio, fmt.DASH),
+            fmt.money(paid(group.totals)[0], group.totals.cost.currency, places, fmt.DASH),
+        )
+        for group in chosen
+    ]
+    table = _columns("Session", ("Calls", "Hit ratio", "Cost"), rows, view.width, wide)
+    table.add_column("Hit ratio, call by call", no_wrap=True, min_width=wide)
+    for group, row in zip(chosen, rows, strict=True):
+        line = Text(drawn[group.key].draw(), style=READ)
+        table.add_row(fmt.printable(group.key), *row, line)
     parts = [*_heading("Sessions", "dearest first"), table]
     if rest := len(result.by_session) - len(chosen):
         parts.append(Text(f"… {fmt.plural(rest, 'more session')}: --verbose", style="dim"))

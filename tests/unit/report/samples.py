@@ -104,7 +104,7 @@ def totals(rows: Sequence[CallRow]) -> Totals:
         cache_write={"5m": write, "1h": 0, "30m": 0, "other": 0},
         output=sum(row.output or 0 for row in rows),
         total_input=whole,
-        hit_ratio=plain((Decimal(read) / whole).quantize(Decimal("0.000001"))),
+        hit_ratio=round(read / whole, 6),
         input_equivalents=plain(equivalents(write, read)),
         cost=CostTotal(plain(money), None, "USD", 0),
     )
@@ -256,7 +256,7 @@ def audit(rows: Iterable[CallRow] | None = None) -> AuditResult:
         calls=known if rows is None else rows,
         findings=findings(),
         what_if=WhatIf(),
-        simulation=Simulation(14, 14, "0", 12_000),
+        simulation=Simulation(14, 14, 0.0, 12_000),
         data_quality=[
             Quality("write_ttl_assumed", 14, ["log.csv:2: no lifetime recorded"]),
             Quality("truncated_line", 1, ["log.csv:17: ends in the middle of a field"]),
@@ -270,7 +270,7 @@ def audit(rows: Iterable[CallRow] | None = None) -> AuditResult:
                 "anthropic",
                 MODEL,
                 "USD",
-                {"input": "3", "cache_read": "0.3", "cache_write_5m": "3.75", "output": "15"},
+                {"uncached": "3", "read": "0.3", "write_5m": "3.75", "output": "15"},
                 "2026-02-17",
                 "https://docs.example/pricing",
                 "2026-11-20",
