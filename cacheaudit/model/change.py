@@ -200,14 +200,22 @@ def _kind(
         return _edit_kind(old, new)
     old_keys = [_identity(block, level) for block in mine[at:]]
     new_keys = [_identity(block, level) for block in theirs[at:]]
-    old_stays, new_was_there = old_keys[0] in new_keys, new_keys[0] in old_keys
+    # Counted, since equal content blocks may stand in several places.
+    old_stays = new_keys.count(old_keys[0]) >= old_keys.count(old_keys[0])
+    new_was_there = old_keys.count(new_keys[0]) >= new_keys.count(new_keys[0])
     if old_stays and new_was_there:
-        return "reordered"
+        place = theirs[at + new_keys.index(old_keys[0])]
+        closed_up = len(old_keys) > 1 and new_keys[0] == old_keys[1]
+        elsewhere = level != "tools" and place.message != old.message
+        return "moved" if closed_up and elsewhere else "reordered"
     if new_was_there:
         return "removed"
     if old_stays:
         # An insertion shifts everything behind it; a block that jumps alone has moved.
         return "added" if _rest_follows(old_keys, new_keys) else "moved"
+    if level == "messages" and old.message != new.message:
+        # The message before it lost its last content blocks, or got further ones.
+        return "removed" if old.message < new.message else "added"
     return _edit_kind(old, new)
 
 
