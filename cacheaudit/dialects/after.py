@@ -12,6 +12,8 @@ from cacheaudit.model.money import decimal
 from cacheaudit.model.usage import FLAG_NOT_BILLED, FLAG_TTL_ASSUMED, Ttl, Usage
 
 _COST_NAMES: Final = ("cost", "total_cost", "response_cost", "cost_usd", "costUSD", "spend")
+# A price of a token has at most that many, in any currency.
+_DECIMALS: Final = 12
 
 
 def with_write_ttl(usage: Usage, ttl: Ttl | None) -> Usage:
@@ -45,7 +47,8 @@ def reported_cost(usage: Mapping[str, Any]) -> Decimal | None:
     """Read the cost that a usage record itself states, in its own currency.
 
     OpenRouter and LiteLLM write a number, Pi an object with ``total``. A number that JSON decoding
-    made a float is read by its shortest exact text, which is the text it came from.
+    made a float is read by its shortest exact text, which is the text it came from; what stands
+    beyond twelve decimals there is left over from binary arithmetic and is rounded off.
     """
     for name in _COST_NAMES:
         value = usage.get(name)
@@ -54,7 +57,9 @@ def reported_cost(usage: Mapping[str, Any]) -> Decimal | None:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             continue
         try:
-            return decimal(repr(value) if isinstance(value, float) else value)
+            if isinstance(value, float):
+                return round(decimal(repr(value)), _DECIMALS)
+            return decimal(value)
         except (ValueError, ArithmeticError):
             continue
     return None
