@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterator
 from typing import IO, cast
 
@@ -28,6 +29,8 @@ class CallSpool:
             "IO[bytes]",
             tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES),  # noqa: SIM115
         )
+        # Closed in silence when the spool is no longer used: its user need not know of the file.
+        weakref.finalize(self, self._file.close)
         self._pending = bytearray()
         self._amended: dict[str, tuple[int, str | None]] = {}
         self._count = 0

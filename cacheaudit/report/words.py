@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cacheaudit.report.format import printable
+
 VERDICTS = {"proved": "proved", "consistent": "consistent", "unknown": "cause not known"}
 EVIDENCE = {
     "reported": "the provider's word",
@@ -46,7 +48,7 @@ _QUALITY = {
 
 def quality_words(kind: str) -> str:
     """Say a kind of data quality in words; a kind without any is written with blanks."""
-    return _QUALITY.get(kind) or kind.replace("_", " ")
+    return _QUALITY.get(kind) or printable(kind.replace("_", " "))
 
 
 def confidence(verdict: str, evidence: str) -> str:

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import io
+import re
+from html.parser import HTMLParser
+
+import msgspec
+
+from cacheaudit.report.page import CALLS_IN_FULL, CALLS_SHORTENED
+from cacheaudit.report.renderer import View, renderer
+from cacheaudit.report.result import AuditResult, FindingRow, Group
+from tests.unit.report import samples
+from tests.unit.report.test_renderers import HOSTILE, hostile
+
+VOID = {"meta", "link", "br", "input", "img", "hr"}
+# The end tag of these may be left out.
+OPTIONAL = {"p", "li", "tr", "td", "th", "thead", "tbody", "dt", "dd"}
+
+
+class Reader(HTMLParser):
+    """Checks nesting and collects what a test asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.text: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        fields = dict(attrs)
+        if fields.get("id"):
+            self.ids.append(fields["id"] or "")
+        if tag == "a":
+            self.links.append(fields.get("href") or "")
+        for name in ("src", "srcset", "data", "action", "poster", "background"):
+            if fields.get(name) is not None:
+                self.loads.append(f"{tag} {name}={fields[name]}")
+        if tag == "link":
+            self.loads.append(f"link {fields.get('href')}")
+        assert not any(name.startswith("on") for name in fields), fields
+        self.scripts += tag == "script"
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.stack.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.stack and self.stack[-1] != tag and self.stack[-1] in OPTIONAL:
+            self.stack.pop()
+        assert self.stack, f"</{tag}> closes nothing"
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.stack and self.stack[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def page(result: AuditResult | None = None) -> str:
+    out = io.BytesIO()
+    renderer("html").audit(result or samples.audit(), out, View())
+    return out.getvalue().decode()
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html)
+    reader.close()
+    assert not reader.stack
+    return reader
+
+
+def many(number: int) -> AuditResult:
+    rows = [
+        msgspec.structs.replace(
+            samples.calls()[index % 14], id=f"msg_{index:024}", session=f"session-{index % 6}"
+        )
+        for index in range(number)
+    ]
+    result = samples.audit(rows)
+    result.scope = msgspec.structs.replace(result.scope, calls=number, sessions=6)
+    result.by_session = [
+        Group(f"session-{n}", samples.totals([r for r in rows if r.session == f"session-{n}"]))
+        for n in range(6)
+    ]
+    return result
+
+
+def test_the_page_is_well_formed_and_every_link_has_an_end() -> None:
+    reader = read(page())
+    assert len(reader.ids) == len(set(reader.ids))
+    for link in reader.links:
+        assert link.startswith("#"), link
+        assert link[1:] in reader.ids
+
+
+def test_the_page_loads_nothing() -> None:
+    html = page()
+    assert read(html).loads == ["link data:,"]
+    assert "url(" not in html
+    assert "@import" not in html
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b", html)
+    assert "default-src 'none'" in html
+
+
+def test_the_figures_of_the_verdict() -> None:
+    text = " ".join(" ".join(read(page()).text).split())
+    assert "Paid $1.21, of it $0.68 (56 %) lost to cache misses." in text
+    assert "Hit ratio 52.6 %" in text
+    assert "Unexplained remainder" in text
+    assert "12,000" in text
+    assert "https://docs.example/pricing" in text
+    assert "2026-11-20" in text
+
+
+def test_an_amount_carries_its_exact_value() -> None:
+    assert '<data value="1.208103 USD" title="exactly 1.208103 USD">$1.21</data>' in page()
+
+
+def test_nothing_from_the_record_becomes_markup() -> None:
+    html = page(hostile())
+    reader = read(html)
+    assert reader.scripts == 1
+    assert "<script>alert" not in html
+    assert HOSTILE.replace("\r\n", "\n") in "".join(reader.text).replace("\r\n", "\n")
+
+
+def test_the_page_of_a_thousand_calls_is_whole_and_under_a_megabyte() -> None:
+    html = page(many(CALLS_IN_FULL))
+    assert len(html.encode()) < 1_000_000
+    reader = read(html)
+    assert sum(i.startswith("c") and i[1:].isdigit() for i in reader.ids) == CALLS_IN_FULL
+    assert "each bar is the mean" not in html
+
+
+def test_beyond_a_thousand_calls_the_page_shortens_and_says_so() -> None:
+    html = page(many(CALLS_IN_FULL * 12))
+    assert len(html.encode()) < 1_000_000
+    text = " ".join(" ".join(read(html).text).split())
+    assert f"The {CALLS_SHORTENED} dearest of 12,000 calls" in text
+    assert re.search(r"each bar is the mean of \d+ neighbouring calls", text)
+    assert "The 4 dearest of 6 sessions." in text
+
+
+def test_an_empty_result_is_a_page_too() -> None:
+    result = samples.audit([])
+    result.scope = msgspec.structs.replace(result.scope, calls=0, sessions=0)
+    result.findings = []
+    text = "".join(read(page(result)).text)
+    assert "No calls were found in what was read." in text
+
+
+def test_unknown_figures_are_said_to_be_unknown() -> None:
+    result = samples.audit()
+    result.totals = samples.usage().groups[0].totals
+    result.findings = []
+    text = " ".join(" ".join(read(page(result)).text).split())
+    assert "Paid not known" in text
+    assert "Hit ratio not known" in text
+
+
+def test_many_findings_are_shortened() -> None:
+    result = samples.audit()
+    first: FindingRow = result.findings[0]
+    result.findings = [msgspec.structs.replace(first, id=f"F{n}") for n in range(900)]
+    html = page(result)
+    assert len(html.encode()) < 1_000_000
+    assert "The first 200 of 900 findings" in html
