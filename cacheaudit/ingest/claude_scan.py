@@ -12,7 +12,6 @@ file at hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,11 @@ from cacheaudit.ingest.claude_wire import (
     decode_usage,
     decode_whole,
 )
-from cacheaudit.ingest.lines import MAX_LINE, fault_of, is_utf8
+from cacheaudit.ingest.lines import MAX_LINE, fault_of, is_utf8, line_chunks
 from cacheaudit.model.call import Boundary
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import ProblemSink
 
-CHUNK = 1 << 20
 _TAIL = 1_200
 _HEAD = 1_500
 _BOUNDARY_LINE = 16 << 10
@@ -112,6 +110,7 @@ class Scan:
         self.responses: dict[tuple[str, str | None], Response] = {}
         self._by_id: dict[bytes, Response] = {}
         self._waiting: list[tuple[bytes, int, int]] = []
+        self._user_lines: dict[bool, tuple[bytes, int, int]] = {}
         self._user_at: dict[bool, str | None] = {}
         self._boundaries: dict[bool, list[Boundary]] = {}
         self.lines = 0
@@ -120,7 +119,7 @@ class Scan:
         """Take the whole lines in ``data[start:size]``."""
         find, rfind = data.find, data.rfind
         number = self.lines
-        timing, waiting = self.timing, self._waiting
+        timing, waiting, users = self.timing, self._waiting, self._user_lines
         while start < size:
             end = find(b"\n", start, size)
             if end < 0:
@@ -129,7 +128,8 @@ class Scan:
             message = find(b'"message":{', start, start + 600)
             if data.startswith(_USER, message):
                 if timing:
-                    waiting.append((data, start, end))
+                    side = find(b'"isSidechain":true', start, message) >= 0
+                    users[side] = (data, start, end)
                 start = end + 1
                 continue
             at = rfind(b'"usage":{', max(start, end - _TAIL), end)
@@ -314,31 +314,30 @@ class Scan:
         if not self.timing:
             return
         side = response.sidechain
-        if self._waiting:
+        if self._waiting or self._user_lines:
             self._settle_waiting()
         response.user_at = self._user_at.get(side)
         if marks := self._boundaries.pop(side, None):
             response.boundaries = tuple(marks)
 
     def _settle_waiting(self) -> None:
-        """Find the newest user line of each lane among the lines since the last response."""
-        missing = {False, True}
-        for data, start, end in reversed(self._waiting):
+        """Take the times of the user lines since the last response, the newest of each lane."""
+        for data, start, end in self._waiting:
             if (
-                data.find(b'"user"', start, min(start + 600, end)) < 0
-                and data.find(b'"user"', max(start, end - 400), end) < 0
+                data.find(b'"user"', start, min(start + 600, end)) >= 0
+                or data.find(b'"user"', max(start, end - 400), end) >= 0
             ):
-                continue
-            plain = _plain_line(data[start:end])
-            if plain is None or plain.type != "user":
-                continue
-            side = bool(plain.is_sidechain)
-            if side in missing:
-                missing.discard(side)
-                self._user_at[side] = plain.timestamp
-                if not missing:
-                    break
+                plain = _plain_line(data[start:end])
+                if plain is not None and plain.type == "user":
+                    self._user_at[bool(plain.is_sidechain)] = plain.timestamp
         self._waiting.clear()
+        for side, (data, start, end) in self._user_lines.items():
+            stamp = _last_stamp(data, start, end)
+            if stamp is None:
+                plain = _plain_line(data[start:end])
+                stamp = plain.timestamp if plain is not None else None
+            self._user_at[side] = _later(stamp, self._user_at.get(side))
+        self._user_lines.clear()
 
     def _system_line(self, line: bytes) -> None:
         try:
@@ -411,6 +410,25 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _last_stamp(data: bytes, start: int, end: int) -> str | None:
+    """Find a line's own time near its end without decoding it.
+
+    Behind it stands one closing brace and no opening one, so the outermost object holds it.
+    """
+    at = data.rfind(b'"timestamp":"', max(start, end - 400), end) + 13
+    if at < 13:
+        return None
+    stop = data.find(b'"', at, end)
+    if data.find(b"}", stop, end - 1) >= 0 or data.find(b"{", stop, end) >= 0:
+        return None
+    return data[at:stop].decode(errors="replace")
+
+
+def _later(a: str | None, b: str | None) -> str | None:
+    """Return the later of two times of one format."""
+    return max(a, b) if a is not None and b is not None else a or b
+
+
 def _plain_line(line: bytes) -> PlainLine | None:
     try:
         return decode_plain(line)
@@ -436,44 +454,10 @@ def scan(path: Path, problems: ProblemSink, *, timing: bool = True) -> Scan:
     """Scan one transcript; what cannot be read is counted and the rest is read."""
     state = Scan(str(path), problems, timing=timing)
     try:
-        for data, start, stop in _chunks(path, problems):
+        for data, start, stop in line_chunks(path, problems):
             state.feed(data, start, stop)
     except FileNotFoundError:
         problems("vanished_file", str(path))
     except OSError as error:
         problems("unreadable_file", str(path), error.strerror or str(error))
     return state
-
-
-def _chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytes, int, int]]:
-    """Yield whole lines as (bytes, start, stop); an over-long line is dropped and counted."""
-    with path.open("rb", buffering=0) as stream:
-        rest: list[bytes] = []
-        held, dropping = 0, False
-        while data := stream.read(CHUNK):
-            first = data.find(b"\n") + 1
-            if not first:
-                held += len(data)
-                if held > MAX_LINE:
-                    rest.clear()
-                    dropping = True
-                elif not dropping:
-                    rest.append(data)
-                continue
-            if dropping:
-                problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
-                yield b"\n", 0, 1
-            elif held:
-                line = b"".join([*rest, data[:first]])
-                yield line, 0, len(line)
-            else:
-                first = 0
-            cut = data.rfind(b"\n") + 1
-            if cut > first:
-                yield data, first, cut
-            rest, held, dropping = [data[cut:]], len(data) - cut, False
-        if dropping:
-            problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
-        elif held:
-            line = b"".join(rest)
-            yield line, 0, len(line)

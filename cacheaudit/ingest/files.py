@@ -28,6 +28,8 @@ SUFFIXES = frozenset(
         ".log",
     )
 )
+# Claude Code describes a subagent beside its transcript; it holds no usage.
+_SIDECAR = ".meta.json"
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 
@@ -99,6 +101,8 @@ def _walk(
         if is_folder:
             if entry.name not in _SKIPPED_FOLDERS:
                 yield from _walk(path, seen, inside, problems)
+        elif entry.name.endswith(_SIDECAR):
+            continue
         elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:  # noqa: PTH122 - hot path
             found = _entry(path, entry.stat, seen, problems, named=False)
             if found is not None:

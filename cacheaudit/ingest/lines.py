@@ -141,3 +141,43 @@ def _split(
         problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
     elif rest.strip(b" \t\r\0"):
         yield number, offset + len(rest), rest
+
+
+def line_chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytes, int, int]]:
+    """Yield runs of whole lines as (bytes, start, stop), without copying them apart.
+
+    A line over ``MAX_LINE`` is dropped and counted.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb", buffering=0) as stream:
+        rest: list[bytes] = []
+        held, dropping = 0, False
+        while data := stream.read(CHUNK):
+            first = data.find(b"\n") + 1
+            if not first:
+                held += len(data)
+                if held > MAX_LINE:
+                    rest.clear()
+                    dropping = True
+                elif not dropping:
+                    rest.append(data)
+                continue
+            if dropping:
+                problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
+                yield b"\n", 0, 1
+            elif held:
+                line = b"".join([*rest, data[:first]])
+                yield line, 0, len(line)
+            else:
+                first = 0
+            cut = data.rfind(b"\n") + 1
+            if cut > first:
+                yield data, first, cut
+            rest, held, dropping = [data[cut:]], len(data) - cut, False
+        if dropping:
+            problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
+        elif held:
+            line = b"".join(rest)
+            yield line, 0, len(line)

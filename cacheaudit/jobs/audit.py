@@ -17,7 +17,7 @@ from cacheaudit.jobs.common import (
     source_limits,
 )
 from cacheaudit.jobs.inputs import Inputs, Progress
-from cacheaudit.jobs.tally import Bucket, Tally, is_plain, merged
+from cacheaudit.jobs.tally import Bucket, Tally, merged
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.clock import iso
@@ -123,29 +123,27 @@ class _Work:
             bucket = self._buckets.get(key)
             if bucket is None:
                 bucket = self._buckets[key] = Bucket()
-            self._tally.add(bucket, usage, call.provider, call.model, call.surface, at)
-            cost = self._cost(call, usage, at)
+            card = self._tally.add(bucket, usage, call.provider, call.model, call.surface, at)
+            cost = self._cost(call, usage, card)
             if call.reported_cost is not None:
                 self._tally.add_reported(bucket, call.reported_cost, call.currency)
         if at is not None:
             self._moments.add(at)
         self._spool.append(_row(call, usage, cost, change))
 
-    def _cost(self, call: Call, usage: Usage, at: float | None) -> Decimal | None:
-        if not usage.parts and not usage.write_other and not usage.flags:
-            card = self._tally.card(usage, call.provider, call.model, call.surface, at)
-            if card is not None and is_plain(usage, card):
-                return card.amount(
-                    usage.uncached_input or 0,
-                    usage.cache_read or 0,
-                    usage.write_5m or 0,
-                    usage.write_1h or 0,
-                    usage.write_30m or 0,
-                    usage.write_12h or 0,
-                    usage.output or 0,
-                    usage.web_searches or 0,
-                )
-        return price_call(call, self._book).amount
+    def _cost(self, call: Call, usage: Usage, card: RateCard | None) -> Decimal | None:
+        if card is None:
+            return price_call(call, self._book).amount
+        return card.amount(
+            usage.uncached_input or 0,
+            usage.cache_read or 0,
+            usage.write_5m or 0,
+            usage.write_1h or 0,
+            usage.write_30m or 0,
+            usage.write_12h or 0,
+            usage.output or 0,
+            usage.web_searches or 0,
+        )
 
     def amend(self, call: Call, more: int) -> None:
         """Correct a call that was added already: a later copy had more output."""
@@ -156,7 +154,7 @@ class _Work:
         at = None if call.relative_time else call.at
         card = self._tally.card(usage, call.provider, call.model, call.surface, at)
         self._tally.add_output(bucket, more, card)
-        cost = self._cost(call, usage, at)
+        cost = price_call(call, self._book).amount
         self._spool.amend(call.id, usage.output or 0, None if cost is None else plain(cost))
 
     def result(self, corpus: Corpus) -> AuditResult:

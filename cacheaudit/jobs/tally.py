@@ -236,8 +236,12 @@ class Tally:
         model: str | None,
         surface: str | None,
         at: float | None,
-    ) -> None:
-        """Add one call's usage to a group."""
+    ) -> RateCard | None:
+        """Add one call's usage to a group.
+
+        Returns:
+            The price row, where its rates times the call's parts are the whole cost.
+        """
         if FLAG_OUTPUT_LOWER_BOUND in usage.flags:
             bucket.lower_bound = True
         if not usage.parts and not usage.write_other and FLAG_NOT_BILLED not in usage.flags:
@@ -247,8 +251,9 @@ class Tally:
                 if entry is None:
                     entry = bucket.by_card[card.id] = (card, Sums())
                 entry[1].add(usage)
-                return
+                return card
         self._add_odd(bucket, usage, provider, model, surface, at)
+        return None
 
     def _add_odd(
         self,

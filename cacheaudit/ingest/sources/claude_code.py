@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage
 
 # A response that was logged before it was complete carries the count of its first event.
+_STAMP_LENGTH: Final = 24
 _PLACEHOLDER_OUTPUT: Final = 8
 _PLACEHOLDER_SHARE: Final = 0.95
 _PLACEHOLDER_MIN: Final = 10
@@ -161,7 +163,7 @@ def _call(
         return None
     session, lane, purpose = place.of(response)
     first, last = _seconds(response.first_at), _seconds(response.last_at)
-    span = _start_span(parse_time(response.user_at), ended.get(lane), first)
+    span = _start_span(_stamp(response.user_at), ended.get(lane), first)
     if last is not None:
         ended[lane] = max(last, ended.get(lane, last))
     return Call(
@@ -287,7 +289,31 @@ def _seconds(value: str | bytes | None) -> float | None:
         if at < 0:
             return None
         value = value[at + 13 : value.find(b'"', at + 13)].decode(errors="replace")
-    return parse_time(value)
+    return _stamp(value)
+
+
+def _stamp(text: str | None) -> float | None:
+    """Read ``2026-02-13T01:43:49.531Z``; anything else goes to the general reader.
+
+    Whole milliseconds are divided once, so the result is the very float of the general reader.
+    """
+    if text is None:
+        return None
+    if len(text) != _STAMP_LENGTH or text[23] != "Z" or text[19] != ".":
+        return parse_time(text)
+    try:
+        hour = _hour(text[:13])
+        millis = int(text[14:16]) * 60_000 + int(text[17:19]) * 1_000 + int(text[20:23])
+    except ValueError:
+        return parse_time(text)
+    return parse_time(text) if hour is None else (hour + millis) / 1_000
+
+
+@lru_cache(maxsize=256)
+def _hour(text: str) -> int | None:
+    """Milliseconds since the epoch at the beginning of an hour such as ``2026-02-13T01``."""
+    seconds = parse_time(f"{text}:00:00Z")
+    return None if seconds is None else int(seconds) * 1_000
 
 
 def _reason(raw: bytes | None) -> MissReason | None:

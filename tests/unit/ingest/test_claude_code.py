@@ -297,7 +297,7 @@ def test_contradictions_are_flagged_and_counted(
 def test_an_overlong_line_is_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cacheaudit.ingest.claude_scan.MAX_LINE", 4 << 20)
+    monkeypatch.setattr("cacheaudit.ingest.lines.MAX_LINE", 4 << 20)
     path = tmp_path / "s.jsonl"
     with path.open("wb") as out:
         out.write(_line("msg_1").encode() + b"\n")
