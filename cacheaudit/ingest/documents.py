@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cacheaudit.ingest.lines import MAX_LINE, json_lines
+from cacheaudit.ingest.lines import MAX_LINE, is_utf8, json_lines
 from cacheaudit.model.ports import ProblemSink
 
 _PEEK = 1 << 20
@@ -139,10 +139,10 @@ def _document(
     """Decode a document; where that fails, find its records."""
     try:
         return msgspec.json.decode(data), iter(())
-    except UnicodeDecodeError as error:
-        problems("encoding", str(path), error.reason)
-        return _document(data.decode(errors="replace").encode(), path, problems, lists)
     except msgspec.DecodeError as error:
+        if not is_utf8(data):
+            problems("encoding", str(path), "bytes that are no UTF-8")
+            return _document(data.decode(errors="replace").encode(), path, problems, lists)
         if "trailing characters" in str(error):
             return None, _whole_elements(data, 0)
         cut = not data.rstrip().endswith((b"}", b"]"))
@@ -155,10 +155,10 @@ def _document(
 def _decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
-    except UnicodeDecodeError:
-        return _decode(data.decode(errors="replace").encode())
     except (msgspec.DecodeError, RecursionError):
-        return None
+        if is_utf8(data):
+            return None
+        return _decode(data.decode(errors="replace").encode())
 
 
 def _salvaged(data: bytes, lists: tuple[str, ...]) -> Iterator[bytes]:

@@ -129,9 +129,9 @@ def endpoint_of(url: str | None) -> Endpoint:
 
 
 def _is_model_call(path: str) -> bool | None:
-    if _OTHER_PATHS.search(path):
-        return False
-    return True if _CALL_PATHS.search(path) else None
+    if _CALL_PATHS.search(path):
+        return True
+    return False if _OTHER_PATHS.search(path) else None
 
 
 def _model_in(path: str) -> str | None:

@@ -26,6 +26,7 @@ _SESSION_HEADERS: Final = (
     "conversation_id",
     "x-session-affinity",
 )
+_NEVER_LOCAL: Final = frozenset({"anthropic", "openai", "gemini"})
 # Counts in the headers of Bedrock's answers, by their name in the Converse API.
 _BEDROCK_COUNTS: Final = {
     "x-amzn-bedrock-input-token-count": "inputTokens",
@@ -120,7 +121,9 @@ class Exchanges:
             lane=lane,
             purpose=_purpose(exchange.request, attempt),
             provider=provider,
-            surface=endpoint.surface,
+            surface="other"
+            if endpoint.surface == "local" and provider != "local"
+            else endpoint.surface,
             model=model,
             started_at=exchange.started_at,
             start_span=exchange.start_span if exchange.started_at is None else None,
@@ -188,6 +191,11 @@ def _model(request: Mapping[str, Any] | None, answer: Answer, endpoint: Endpoint
 def _provider(
     endpoint: Endpoint, model: str | None, request: Mapping[str, Any] | None
 ) -> str | None:
+    if endpoint.provider == "local":
+        # A proxy on this machine: models that nobody can run at home come from their maker.
+        maker = provider_of_model(model)
+        is_open = (model or "").lower().startswith(("gpt-oss", "gemma"))
+        return maker if maker in _NEVER_LOCAL and not is_open else "local"
     if endpoint.provider not in (None, "openrouter"):
         return endpoint.provider
     if (request or {}).get("anthropic_version"):

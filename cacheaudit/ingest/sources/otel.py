@@ -178,21 +178,28 @@ class _Reader:
         if span.is_log and key is not None:
             self._logs[key] = call
             if len(self._logs) > _HELD:
-                yield self._logs.pop(next(iter(self._logs)))
+                yield self._flagged(self._logs.pop(next(iter(self._logs))))
             return
         if key is not None:
             _keep(self._seen, key)
             call = _with_body_of(call, self._logs.pop(key, None))
         if usage is None and call.error is None:
             self._problems("missing_usage", where, "span of a model call without token counts")
-        yield call
+        yield self._flagged(call)
 
     def rest(self) -> Iterator[Call]:
         """Yield the log records that no span repeats, and sums whose calls were not recorded."""
-        yield from self._logs.values()
+        for call in self._logs.values():
+            yield self._flagged(call)
         for trace, call in self._sums:
             if trace is None or trace not in self._traces:
-                yield msgspec.structs.replace(call, requests=None)
+                yield self._flagged(msgspec.structs.replace(call, requests=None))
+
+    def _flagged(self, call: Call) -> Call:
+        """Count what is wrong with the usage of a call that is really given out."""
+        for flag in call.usage.flags if call.usage is not None else ():
+            self._problems(flag, str(call.origin))
+        return call
 
     def _is_body(self, span: SpanRecord) -> bool:
         """Keep a request body that is logged apart, for the call that follows it."""
@@ -254,8 +261,6 @@ class _Reader:
             lane=None if request else agent,
         )
         usage = with_assumed_ttl(usage, prompt, provider, model)
-        for flag in usage.flags if usage is not None else ():
-            self._problems(flag, where)
         started, ended, interval = _times(span, record)
         wait = record.seconds(*_FIRST_S)
         if wait is None and (milliseconds := record.seconds(*_FIRST_MS)) is not None:
