@@ -44,6 +44,7 @@ FIELDS = frozenset(
     (*_PLAIN, *_TIMES, "schema", "request", "content_tokens", "response", "error", EXACT_FIELD)
 )
 _LANES_KEPT = 64
+_CURRENCY = "USD"
 _ITERATION = (
     ("uncached_input", "input_tokens"),
     ("cache_read", "cache_read_input_tokens"),
@@ -81,7 +82,7 @@ class Exact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start_span: Span | None = None
     diagnostics: MissReason | None = None
     reported_cost: Decimal | None = None
-    currency: str = "USD"
+    currency: str = _CURRENCY
     client: str | None = None
     boundaries: tuple[Boundary, ...] = ()
     origin: Origin | None = None
@@ -148,7 +149,10 @@ class RecordWriter:
             prompt=None if prompt is None else self._prompt(call, prompt),
             **kept,
         )
-        record[EXACT_FIELD] = msgspec.to_builtins(exact)
+        written = msgspec.to_builtins(exact)
+        if call.currency == _CURRENCY:  # defaults are recognised by identity alone
+            written.pop("currency", None)
+        record[EXACT_FIELD] = written
         return record
 
     def _error(self, error: CallError | None) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,13 +53,7 @@ def open_store(url: str, *, create: bool = True, store_text: bool = False) -> St
     if file is not None and not file.exists():
         if not create:
             raise StoreError(f"There is no store at {file}.", "Fill one first: cacheaudit import")
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise StoreError(
-                f"Cannot create {file.parent}: {reason}.", "Name another database with --db."
-            ) from error
+        _make_file(file)
     engine = make_engine(parsed)
     try:
         upgrade(engine, create=create)
@@ -188,6 +184,19 @@ class Store:
         """Return decisions, those of one session or all."""
         with reading(self._engine) as connection:
             return list(ledger.get_decisions(connection, session))
+
+
+def _make_file(file: Path) -> None:
+    """Make an empty file that only its owner can read: sessions are private."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(
+            f"Cannot create {file}: {reason}.", "Name another database with --db."
+        ) from error
 
 
 def _cursor(row: Any) -> FileCursor:

@@ -129,6 +129,15 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         open_store(str(tmp_path / "file" / "a.db"))
 
 
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    with open_store(str(file)) as store:
+        store.write([Call(id="c")], source="t")
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes["a.db"] == 0o600
+    assert set(modes.values()) == {0o600}
+
+
 @pytest.mark.parametrize("text", ["nosuch://host/db", "mysql+nosuch://h/d", "://", "a://b:c/d"])
 def test_urls_that_cannot_be_used(text: str) -> None:
     with pytest.raises(StoreError):
