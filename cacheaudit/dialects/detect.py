@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from cacheaudit import dialects as dialects_package
@@ -27,7 +27,12 @@ def all_dialects() -> tuple[Dialect, ...]:
 
 def normalise(usage: Mapping[str, Any]) -> Usage | None:
     """Normalise a usage record of any provider; ``None`` where no dialect knows its fields."""
-    for dialect in all_dialects():
-        if dialect.matches(usage):
-            return dialect.normalise(usage)
-    return None
+    dialect = _dialect_of(frozenset(usage))
+    return None if dialect is None else dialect.normalise(usage)
+
+
+@lru_cache(maxsize=512)
+def _dialect_of(names: frozenset[str]) -> Dialect | None:
+    """Find the dialect of a set of field names; a log repeats a few such sets millions of times."""
+    record = dict.fromkeys(names)
+    return next((dialect for dialect in all_dialects() if dialect.matches(record)), None)

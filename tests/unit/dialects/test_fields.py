@@ -701,3 +701,11 @@ def test_no_json_makes_normalising_fail(record: dict[str, Any]) -> None:
             assert usage.total_input == sum(part or 0 for part in split)
         if usage.uncached_input is not None and usage.cache_read is None:
             assert FLAG_SPLIT_UNKNOWN in usage.flags or usage.parts
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON | COUNT))
+def test_the_dialect_depends_on_the_names_alone(record: dict[str, Any]) -> None:
+    matching = [dialect for dialect in all_dialects() if dialect.matches(record)]
+    usage = normalise(record)
+    assert (usage.dialect if usage else None) == (matching[0].name if matching else None)
+    assert matching == [d for d in all_dialects() if d.matches(dict.fromkeys(record))]
