@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from cacheaudit.cli._times import Moment
+from cacheaudit.errors import UsageError
 from cacheaudit.report.renderer import names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -81,3 +82,16 @@ def db_option(command: Command) -> Command:
         envvar="CACHEAUDIT_DB",
         help="SQLAlchemy URL of the store; the variable CACHEAUDIT_DB does the same.",
     )(command)
+
+
+def no_store_with_paths(paths: tuple[Path, ...], db: str | None) -> None:
+    """Refuse to read files and a store at once.
+
+    Raises:
+        UsageError: Both are named.
+    """
+    if paths and db is not None:
+        raise UsageError(
+            "PATH and --db name two different things to read.",
+            f"Put the files into the store first: cacheaudit import {paths[0]} --db {db}",
+        )

@@ -9,7 +9,7 @@ import click
 from cacheaudit.cli._gate import Limit, LimitType, judge
 from cacheaudit.cli._group import say
 from cacheaudit.cli._machine import Machine
-from cacheaudit.cli._options import input_options, output_options
+from cacheaudit.cli._options import input_options, no_store_with_paths, output_options
 from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
 
@@ -51,6 +51,7 @@ def command(
     from cacheaudit.jobs.inputs import Inputs
     from cacheaudit.report.renderer import renderer
 
+    no_store_with_paths(paths, db)
     out = Output(
         form=form,
         as_json=as_json,

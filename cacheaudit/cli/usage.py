@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cacheaudit.cli._machine import Machine
-from cacheaudit.cli._options import input_options, output_options
+from cacheaudit.cli._options import input_options, no_store_with_paths, output_options
 from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
 
@@ -45,6 +45,7 @@ def command(
     from cacheaudit.jobs.usage import usage
     from cacheaudit.report.renderer import renderer
 
+    no_store_with_paths(paths, db)
     out = Output(
         form=form,
         as_json=as_json,
