@@ -10,9 +10,9 @@ from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.model.clock import iso
 from cacheaudit.model.ports import Source
+from cacheaudit.providers.facts import RULES_VERSION
 from cacheaudit.report.result import Quality
 
-RULES_VERSION = "2026-11-30"
 
 
 def rules_version() -> str:
