@@ -14,7 +14,6 @@ from cacheaudit.providers.facts import RULES_VERSION
 from cacheaudit.report.result import Quality
 
 
-
 def rules_version() -> str:
     """Return the date of the newest provider rule that results rest on."""
     return RULES_VERSION
