@@ -16,7 +16,7 @@ from cacheaudit.cli._progress import progress
 GATE_FAILED = 1
 
 
-@click.command("audit")
+@click.command("audit", short_help="Diagnose recorded sessions: cost, losses, causes.")
 @input_options
 @click.option(
     "--fail-over",

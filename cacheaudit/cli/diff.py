@@ -13,7 +13,7 @@ from cacheaudit.cli._output import Output, write_json
 FORMATS = ("text", "json")
 
 
-@click.command("diff")
+@click.command("diff", short_help="First change between two requests, and its cost.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @prices_option

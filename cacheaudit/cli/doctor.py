@@ -13,7 +13,7 @@ from cacheaudit.cli._output import Output, write_json
 FORMATS = ("text", "json")
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="What works on this machine.")
 @db_option
 @output_options(*FORMATS)
 @click.pass_obj

@@ -14,7 +14,7 @@ from cacheaudit.cli._times import Moment
 FORMATS = ("text", "json")
 
 
-@click.command("prices")
+@click.command("prices", short_help="Price rows with dates and sources.")
 @click.argument("model", required=False)
 @click.option("--at", type=Moment(is_end=False), help="Only prices that hold then: 2026-11-03.")
 @click.option("--provider", help="Only this provider's table: anthropic, openai, bedrock …")

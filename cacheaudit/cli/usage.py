@@ -15,7 +15,7 @@ FORMATS = ("text", "json", "csv", "md")
 KEYS = ("day", "session", "model", "purpose", "agent", "project")
 
 
-@click.command("usage")
+@click.command("usage", short_help="Total tokens and money, fast.")
 @input_options
 @click.option(
     "--by", type=click.Choice(KEYS), default="day", show_default=True, help="What to group by."
