@@ -121,16 +121,21 @@ def _continues(line: bytes) -> bool:
 def _read(path: Path, problems: ProblemSink) -> bytes:
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
-        problems("vanished_file", str(path))
-        return b""
     except OSError as error:
-        problems("unreadable_file", str(path), error.strerror or str(error))
+        count_unreadable(path, error, problems)
         return b""
     encoding = _BOMS.get(data[:2])
     if encoding == "utf-16":
         problems("encoding", str(path), "file is UTF-16, read as such")
     return data if encoding is None else data.decode(encoding, errors="replace").encode()
+
+
+def count_unreadable(path: Path, error: OSError, problems: ProblemSink) -> None:
+    """Count a file that is gone, or that may not be read."""
+    if isinstance(error, FileNotFoundError):
+        problems("vanished_file", str(path))
+    else:
+        problems("unreadable_file", str(path), error.strerror or str(error))
 
 
 def _document(

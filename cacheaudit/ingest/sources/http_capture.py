@@ -15,7 +15,7 @@ from typing import Any, Final
 from cacheaudit.dialects.sse import SseEvent, decode_sse
 from cacheaudit.ingest._fields import Record, is_absent, mapping, sequence, text
 from cacheaudit.ingest.answers import is_event_stream, raw_usage
-from cacheaudit.ingest.documents import json_records
+from cacheaudit.ingest.documents import count_unreadable, json_records
 from cacheaudit.ingest.exchange import Exchange, Exchanges
 from cacheaudit.ingest.unpack import (
     UnpackError,
@@ -88,7 +88,7 @@ class HttpCaptureSource:
             with path.open("rb") as stream:
                 streamed = is_event_stream(stream.read(4096))
         except OSError as error:
-            problems("unreadable_file", str(path), error.strerror or str(error))
+            count_unreadable(path, error, problems)
             return
         source = _from_stream(path) if streamed else _from_records(path, problems)
         for exchange in source:

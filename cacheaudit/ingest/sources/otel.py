@@ -53,6 +53,7 @@ _CLIENT_NAMES: Final = {
     "cache_creation_tokens": "cache_creation_input_tokens",
 }
 _CLIENT: Final = "claude_code."
+_CLIENT_CALLS: Final = frozenset({"api_request", "api_error", "llm_request"})
 _COSTS: Final = ("cost_usd", "gen_ai.usage.cost", "operation.cost", "llm.cost.total")
 _FIRST_S: Final = (
     "gen_ai.response.time_to_first_chunk", "gen_ai.server.time_to_first_token",
@@ -122,8 +123,8 @@ def _usage_attributes(span: SpanRecord) -> dict[str, Any]:
 
 def _kind(span: SpanRecord) -> str:
     """Return ``call``, ``sum`` (over several calls) or ``""``."""
-    if span.name.startswith(_CLIENT) or text(span.attributes.get("event.name")) == "api_request":
-        return "call" if _client_event(span) in ("api_request", "api_error", "llm_request") else ""
+    if _is_client(span):
+        return "call" if _client_event(span) in _CLIENT_CALLS else ""
     operation = text(span.attributes.get("gen_ai.operation.name"))
     if operation is not None:
         if operation in _CALLS:
@@ -136,6 +137,11 @@ def _kind(span: SpanRecord) -> str:
     if kind is not None:
         return {"LLM": "call", "EMBEDDING": "", "TOOL": ""}.get(kind.upper(), "sum")
     return "call" if first_text(span.attributes, MODEL) else "sum"
+
+
+def _is_client(span: SpanRecord) -> bool:
+    """Whether a record is one of Claude Code's own, whose input count leaves the cache out."""
+    return span.name.startswith(_CLIENT) or (span.is_log and _client_event(span) in _CLIENT_CALLS)
 
 
 def _client_event(span: SpanRecord) -> str:
@@ -216,7 +222,7 @@ class _Reader:
         return True
 
     def _usage(self, span: SpanRecord, where: str) -> Usage | None:
-        if span.name.startswith(_CLIENT) or _client_event(span) in ("api_request", "llm_request"):
+        if _is_client(span):
             own = {n: span.attributes.get(a) for a, n in _CLIENT_NAMES.items()}
             known = as_counts({n: v for n, v in own.items() if v is not None})
             if known:
@@ -292,7 +298,7 @@ class _Reader:
     def _request(
         self, span: SpanRecord, session: str, provider: str | None
     ) -> Mapping[str, Any] | None:
-        if span.name.startswith(_CLIENT) and session in self._pending:
+        if _is_client(span) and session in self._pending:
             return self._pending.pop(session)
         return request_of(span.attributes, span.events, provider)
 
@@ -300,7 +306,7 @@ class _Reader:
         provider, surface = provider_of(span.attributes)
         address = first_text(span.attributes, ("server.address", "url.full", "net.peer.name"))
         endpoint = endpoint_of(address)
-        if span.name.startswith(_CLIENT):
+        if _is_client(span):
             provider = provider or "anthropic"
         found = provider or endpoint.provider or provider_of_model(model)
         return found, endpoint.surface or surface

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC
@@ -13,7 +14,7 @@ from typing import Any, Final
 from cacheaudit._lazy import need
 from cacheaudit.errors import MissingExtraError
 from cacheaudit.ingest._fields import mapping, text
-from cacheaudit.ingest.documents import json_records
+from cacheaudit.ingest.documents import count_unreadable, json_records
 from cacheaudit.ingest.exchange import Exchange, Exchanges
 from cacheaudit.ingest.unpack import (
     UnpackError,
@@ -77,7 +78,7 @@ def _interactions(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict
         with path.open("rb") as stream:
             head = stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError as error:
-        problems("unreadable_file", str(path), error.strerror or str(error))
+        count_unreadable(path, error, problems)
         return
     if head[:1] == b"{":
         yield from json_records(path, problems, *_LISTS)
@@ -94,7 +95,11 @@ def _from_yaml(
     yaml: ModuleType, path: Path, problems: ProblemSink
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the whole cassette; where it is broken, every interaction for itself."""
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        count_unreadable(path, error, problems)
+        return
     try:
         content = data.decode()
     except UnicodeDecodeError as error:
@@ -121,7 +126,7 @@ def _each(yaml: ModuleType, loader: Any, content: str) -> Iterator[Any]:
     starts = list(_ITEM.finditer(content))
     indent = min((match[1] for match in starts), key=len, default="")
     cuts = [match.start() for match in starts if match[1] == indent]
-    for begin, end in zip(cuts, [*cuts[1:], len(content)], strict=True):
+    for begin, end in itertools.pairwise([*cuts, len(content)]):
         try:
             decoded = yaml.load(content[begin:end], Loader=loader)
         except (yaml.YAMLError, RecursionError, ValueError):

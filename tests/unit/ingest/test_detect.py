@@ -1,0 +1,162 @@
+"""Every format is recognised by its content, and no source takes another one's files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cacheaudit.ingest.detect import all_sources, detect, head_of
+from cacheaudit.ingest.problems import Problems
+from tests.unit.ingest.wire_samples import FIXTURES, SESSIONS, WIRE
+
+WANTED = {
+    WIRE / "answers.sse": "http_capture",
+    WIRE / "browser.har": "har",
+    WIRE / "capture-records.json": "http_capture",
+    WIRE / "capture.jsonl": "http_capture",
+    WIRE / "cassette-python.yaml": "vcr",
+    WIRE / "cassette-ruby.yml": "vcr",
+    WIRE / "cassette.json": "vcr",
+    WIRE / "client-events.jsonl": "otel",
+    WIRE / "langfuse-trace.json": "langfuse",
+    WIRE / "langfuse.jsonl": "langfuse",
+    WIRE / "litellm.csv": "litellm",
+    WIRE / "litellm.jsonl": "litellm",
+    WIRE / "otlp.jsonl": "otel",
+    WIRE / "spans-console.json": "otel",
+    SESSIONS / "demo.session.jsonl": "native",
+    SESSIONS / "exercise-14.csv": "usage_log",
+    SESSIONS / "plain.jsonl": "usage_log",
+    SESSIONS / "plain.tsv": "usage_log",
+}
+# Files that belong to a source without being sessions by themselves.
+_NO_SESSION = {"settings.json", "taskHistory.json", "package.json"}
+
+
+def agents_files() -> list[tuple[Path, str]]:
+    """Return the samples of the agents' sources: their folder is their source."""
+    root = SESSIONS / "agents"
+    return [
+        (path, path.relative_to(root).parts[0])
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name not in _NO_SESSION
+    ]
+
+
+@pytest.mark.parametrize(("path", "name"), list(WANTED.items()), ids=[path.name for path in WANTED])
+def test_each_sample_is_claimed_by_its_own_source(path: Path, name: str) -> None:
+    head = head_of(path)
+    source = detect(head)
+    assert source is not None
+    assert source.name == name
+    scores = {s.name: s.detect(head) for s in all_sources()}
+    assert [s for s, score in scores.items() if score == max(scores.values())] == [name]
+
+
+def test_every_sample_is_in_the_table() -> None:
+    written = {path for path in WIRE.iterdir() if path.is_file()}
+    written |= {path for path in SESSIONS.iterdir() if path.is_file()}
+    assert written == set(WANTED)
+
+
+def test_no_source_takes_an_agents_file() -> None:
+    mine = {"har", "http_capture", "langfuse", "litellm", "native", "otel", "usage_log", "vcr"}
+    files = agents_files()
+    assert files
+    for path, folder in files:
+        source = detect(head_of(path))
+        if source is not None and source.name in mine:
+            # Copilot CLI writes OpenTelemetry beside its own session files.
+            assert (source.name, folder) == ("otel", "copilot_cli"), path
+
+
+@pytest.mark.parametrize("path", list(WANTED), ids=[path.name for path in WANTED])
+def test_the_name_does_not_matter(path: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "x"
+    shutil.copyfile(path, renamed)
+    source = detect(head_of(renamed))
+    assert source is not None
+    assert source.name == WANTED[path]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"{}",
+        b"[]",
+        b"[[1]]",
+        b"null",
+        b'{"a": 1}\n{"a": 2}\n',
+        b"hello\nworld\n",
+        b"a,b\n1,2\n",
+        b"\0\1\2" * 1000,
+        b"\xff\xfe\0",
+        b"{" * 5000,
+        b"- a\n- b\n",
+        b'{"version": "1", "log": []}',
+        b'{"model": "x"}',
+        b"# A heading\n\nmodel, messages, usage\n",
+    ],
+)
+def test_other_files_are_left_alone(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    assert detect(head_of(path)) is None
+
+
+@pytest.mark.parametrize("path", list(WANTED), ids=[path.name for path in WANTED])
+def test_every_source_survives_every_sample_cut_anywhere(path: Path, tmp_path: Path) -> None:
+    """A file that is cut, or read by the wrong source, raises nothing and gives sound calls."""
+    data = path.read_bytes()
+    wanted = WANTED[path]
+    for part in (data[: len(data) // 3], data[: len(data) - 7], data[len(data) // 2 :]):
+        cut = tmp_path / path.name
+        cut.write_bytes(part)
+        for source in all_sources():
+            if source.name in set(WANTED.values()):
+                source.detect(head_of(cut))
+                for call in source.read(cut, Problems()):
+                    assert call.id
+                    assert call.origin is not None
+                    assert call.usage is None or call.usage.dialect
+    assert wanted in {source.name for source in all_sources()}
+
+
+def test_what_each_source_declares_holds_for_its_samples() -> None:
+    """No sample shows a field that its source says it cannot know."""
+    by_name = {source.name: source for source in all_sources()}
+    for path, name in WANTED.items():
+        source = by_name[name]
+        able = source.capabilities
+        for call in source.read(path, Problems()):
+            assert able.bodies or call.prompt is None
+            assert able.provider_reasons or call.diagnostics is None
+            if call.usage is not None:
+                assert able.reads or call.usage.cache_read is None
+                assert able.writes or call.usage.cache_write is None
+                labelled = (call.usage.write_5m, call.usage.write_1h)
+                assert able.ttl_split or labelled == (None, None)
+            if able.start_times in ("interval", "none"):
+                assert name in ("vcr", "http_capture") or call.started_at is None
+
+
+def test_the_scripts_write_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    for script in ("make_wire", "make_exports"):
+        spec = importlib.util.spec_from_file_location(script, FIXTURES / "make" / f"{script}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        monkeypatch.setattr(module, "OUT", tmp_path / "wire")
+        module.main()
+    for path in sorted((tmp_path / "wire").iterdir()):
+        assert path.read_bytes() == (WIRE / path.name).read_bytes(), path.name
+    assert {p.name for p in (tmp_path / "wire").iterdir()} == {p.name for p in WIRE.iterdir()}
