@@ -36,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         parameters: As there; a value longer than ``LONGEST_SETTING`` bytes (a schema, say) may have
             been replaced by its digest.
         automatic_marker: As there.
+        only_explicit: As there.
         markers: (index of the content block, lifetime) of every marker.
         tokens: Size of every content block; empty where none is known.
         origins: (number of content blocks, origin of their sizes), in order.
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     level_order: tuple[Level, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     automatic_marker: Marker | None = None
+    only_explicit: bool = False
     markers: tuple[tuple[int, str | None], ...] = ()
     tokens: tuple[int | None, ...] = ()
     origins: tuple[tuple[int, TokenOrigin | None], ...] = ()
@@ -115,6 +117,7 @@ def settings(prompt: Prompt, *, with_text: bool) -> Settings:
         level_order=prompt.level_order,
         parameters=prompt.parameters if with_text else tuple(map(_short, prompt.parameters)),
         automatic_marker=prompt.automatic_marker,
+        only_explicit=prompt.only_explicit,
         markers=tuple(
             (index, block.marker.ttl)
             for index, block in enumerate(prompt.blocks)
@@ -165,6 +168,7 @@ def build(own: Settings, listed: Sequence[Entry], texts: Mapping[bytes, bytes]) 
         blocks=tuple(blocks),
         prefix_digests=tuple(entry.prefix for entry in listed),
         automatic_marker=own.automatic_marker,
+        only_explicit=own.only_explicit,
     )
 
 

@@ -91,6 +91,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         prefix_digests: ``prefix_digests[i]`` identifies everything up to and including block ``i``,
             parameters of the levels reached so far included.
         automatic_marker: The marker that the request asks the provider to place by itself.
+        only_explicit: The request asks that nothing but marked prefixes be kept.
     """
 
     provider: str
@@ -100,6 +101,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[ContentBlock, ...]
     prefix_digests: tuple[bytes, ...]
     automatic_marker: Marker | None = None
+    only_explicit: bool = False
 
     def at_level(self, level: Level) -> tuple[ContentBlock, ...]:
         """Return the content blocks of one level, in order."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from cacheaudit.model.prompt import Level, Marker, Prompt
 from cacheaudit.providers.blocks import build, expanding, parameters_of
 from cacheaudit.providers.openai_chat import chat_drafts
@@ -99,7 +101,7 @@ class OpenAIProvider:
         with expanding():
             drafts = (responses_drafts if responses else chat_drafts)(body)
             drafts.sort(key=lambda draft: self._order.index(draft.level))
-            return build(
+            prompt = build(
                 self.name,
                 body.get("model"),
                 self._order,
@@ -108,6 +110,10 @@ class OpenAIProvider:
                 previous,
                 _automatic(body),
             )
+        options = body.get("prompt_cache_options")
+        if isinstance(options, dict) and options.get("mode") == "explicit":
+            return msgspec.structs.replace(prompt, only_explicit=True)
+        return prompt
 
 
 def _automatic(body: Mapping[str, Any]) -> Marker | None:
