@@ -450,12 +450,23 @@ def _usage_object(data: bytes | msgspec.Raw, at: int) -> dict[str, Any] | None:
     return usage if isinstance(usage, dict) else None
 
 
-def scan(path: Path, problems: ProblemSink, *, timing: bool = True) -> Scan:
-    """Scan one transcript; what cannot be read is counted and the rest is read."""
+def scan(
+    path: Path,
+    problems: ProblemSink,
+    *,
+    timing: bool = True,
+    start: int = 0,
+    first_line: int = 1,
+) -> Scan:
+    """Scan one transcript; what cannot be read is counted and the rest is read.
+
+    ``start`` is the byte offset of the beginning of line ``first_line``.
+    """
     state = Scan(str(path), problems, timing=timing)
+    state.lines = first_line - 1
     try:
-        for data, start, stop in line_chunks(path, problems):
-            state.feed(data, start, stop)
+        for data, low, stop in line_chunks(path, problems, start):
+            state.feed(data, low, stop)
     except FileNotFoundError:
         problems("vanished_file", str(path))
     except OSError as error:

@@ -143,15 +143,19 @@ def _split(
         yield number, offset + len(rest), rest
 
 
-def line_chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytes, int, int]]:
+def line_chunks(
+    path: Path, problems: ProblemSink, start: int = 0
+) -> Iterator[tuple[bytes, int, int]]:
     """Yield runs of whole lines as (bytes, start, stop), without copying them apart.
 
-    A line over ``MAX_LINE`` is dropped and counted.
+    A line over ``MAX_LINE`` is dropped and counted. ``start`` is the beginning of a line.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb", buffering=0) as stream:
+        if start:
+            stream.seek(start)
         rest: list[bytes] = []
         held, dropping = 0, False
         while data := stream.read(CHUNK):
@@ -181,3 +185,20 @@ def line_chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytes, int,
         elif held:
             line = b"".join(rest)
             yield line, 0, len(line)
+
+
+def line_before(path: Path, offset: int, distance: int) -> tuple[int, int]:
+    """Find the beginning of a line at most ``distance`` bytes before ``offset``.
+
+    Returns:
+        Its byte offset, and the number of lines from there to ``offset``.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    low = max(0, offset - distance)
+    with path.open("rb") as stream:
+        stream.seek(low)
+        data = stream.read(offset - low)
+    first = data.find(b"\n") + 1 if low else 0
+    return low + first, data.count(b"\n", first)

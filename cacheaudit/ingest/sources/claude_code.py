@@ -16,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.ingest.claude_scan import Response, scan
+from cacheaudit.ingest.claude_scan import Response, Scan, scan
 from cacheaudit.ingest.claude_wire import WireUsage
+from cacheaudit.ingest.lines import line_before
 from cacheaudit.ingest.records import UsageRecord
 from cacheaudit.model.call import Call, MissReason, Origin, Span
 from cacheaudit.model.clock import parse_time
@@ -25,6 +26,7 @@ from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage
 
 # A response that was logged before it was complete carries the count of its first event.
+_OVERLAP: Final = 1 << 20
 _STAMP_LENGTH: Final = 24
 _PLACEHOLDER_OUTPUT: Final = 8
 _PLACEHOLDER_SHARE: Final = 0.95
@@ -70,14 +72,24 @@ class ClaudeCode:
 
     def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
         """Yield one call a response, in the order of their first lines."""
-        state = scan(path, problems)
-        place = _Place(path)
-        lower = _is_placeholder_file(list(state.responses.values()))
-        ended: dict[str, float] = {}
-        for response in state.responses.values():
-            call = _call(response, place, state.name, lower, ended, problems)
-            if call is not None:
-                yield call
+        yield from _calls(scan(path, problems), path, problems)
+
+    def read_from(
+        self, path: Path, problems: ProblemSink, start: int, first_line: int
+    ) -> Iterator[Call]:
+        """Yield the calls of an appended part, and again the last ones before it.
+
+        A response may have lines on both sides, and the user line that bounds a request's start
+        may stand before ``start``; so reading begins a little earlier, and what was read already is
+        recognised by its key.
+        """
+        try:
+            low, lines = line_before(path, start, _OVERLAP)
+        except OSError as error:
+            problems("unreadable_file", str(path), error.strerror or str(error))
+            return
+        state = scan(path, problems, start=low, first_line=max(1, first_line - lines))
+        yield from _calls(state, path, problems)
 
     def usages(self, path: Path, problems: ProblemSink) -> Iterator[UsageRecord]:
         """Yield what a total needs and nothing else; several times quicker than :meth:`read`."""
@@ -147,6 +159,16 @@ class _Place:
         if response.sidechain:
             return session, response.agent or "sidechain", "subagent"
         return session, "main", "main"
+
+
+def _calls(state: Scan, path: Path, problems: ProblemSink) -> Iterator[Call]:
+    place = _Place(path)
+    lower = _is_placeholder_file(list(state.responses.values()))
+    ended: dict[str, float] = {}
+    for response in state.responses.values():
+        call = _call(response, place, state.name, lower, ended, problems)
+        if call is not None:
+            yield call
 
 
 def _call(

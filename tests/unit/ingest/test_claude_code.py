@@ -385,3 +385,25 @@ def test_usual_places_follow_the_override(tmp_path: Path) -> None:
     ]
     configured = {"CLAUDE_CONFIG_DIR": f"{tmp_path / 'a'}, {tmp_path / 'b' / 'projects'}"}
     assert list(places(configured)) == [tmp_path / "a" / "projects", tmp_path / "b" / "projects"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.93])
+def test_an_appended_part_reads_as_in_one_go(shared: Path, tmp_path: Path, share: float) -> None:
+    whole = (shared / "data" / "sessions" / "claude_code" / "b.jsonl").read_bytes()
+    cut = whole.rindex(b"\n", 0, int(len(whole) * share)) + 1
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(whole[:cut])
+    first = {call.dedupe_key: call for call in SOURCE.read(path, Problems())}
+    path.write_bytes(whole)
+    line = whole[:cut].count(b"\n") + 1
+    problems = Problems()
+    rest = {call.dedupe_key: call for call in SOURCE.read_from(path, problems, cut, line)}
+    expected = {call.dedupe_key: call for call in SOURCE.read(path, Problems())}
+    assert not problems
+    assert len(rest) < len(expected) or share < 0.5
+    for key in rest.keys() - first.keys():
+        assert rest[key] == expected[key]
+    assert first.keys() | rest.keys() == expected.keys()
+    best = {k: max(o.usage.output for o in (first.get(k), rest.get(k)) if o) for k in expected}
+    assert best == {k: call.usage.output for k, call in expected.items()}
