@@ -55,7 +55,7 @@ class HtmlRenderer:
             heads=GROUP_HEADS,
             paid=_cell(value, currency, places),
             paid_note=_paid_note(result.totals, origin),
-            lost=_cell(page.lost.cost_text, currency, places, "no price"),
+            lost=_lost_cell(page, currency, places),
             lost_note=_lost_note(page, value),
             hit_ratio=fmt.ratio(result.totals.hit_ratio),
             equivalents=fmt.equivalents(result.totals.input_equivalents, fmt.UNKNOWN),
@@ -117,6 +117,12 @@ def _cell(value: str | None, currency: str, places: int, unknown: str = fmt.UNKN
     return Cell(fmt.money(value, currency, places, unknown), exact)
 
 
+def _lost_cell(page: Page, currency: str, places: int) -> Cell:
+    if page.lost.cost is None:
+        return Cell(fmt.equivalents(plain(page.lost.input_equivalents)))
+    return _cell(page.lost.cost_text, currency, places)
+
+
 def _loss(row: LossRow, currency: str) -> Cell:
     if row.cost is None:
         return Cell(f"{fmt.equivalents(row.input_equivalents)} input tokens")
@@ -129,7 +135,7 @@ def _paid_note(totals: Totals, origin: str) -> str:
     parts = [notes.get(origin, cost.reason or "no price is known")]
     if origin == "computed" and cost.reported is not None:
         parts.append(f"the record states {fmt.amount(cost.reported, cost.currency)}")
-    if cost.unpriced_calls:
+    if cost.unpriced_calls and origin != "not known":
         parts.append(f"{fmt.plural(cost.unpriced_calls, 'call')} without a price")
     return "; ".join(parts)
 
@@ -138,9 +144,11 @@ def _lost_note(page: Page, value: str | None) -> str:
     total = page.lost
     if not total.findings:
         return "no loss was found"
+    if total.cost is None:
+        return "ordinary input tokens; no price is known"
     weighted = f"{fmt.equivalents(plain(total.input_equivalents))} ordinary input tokens"
     share = ""
-    if total.cost is not None and value is not None and decimal(value):
+    if value is not None and decimal(value):
         share = f"{fmt.whole_percent(total.cost, decimal(value))} of what was paid; "
     unpriced = f"; {total.unpriced} without a price" if total.unpriced else ""
     return f"{share}{weighted}{unpriced}"

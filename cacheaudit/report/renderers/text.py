@@ -235,7 +235,8 @@ def _finding(
     lost = finding.lost
     money = ""
     if lost is not None and finding.kind == "loss":
-        money = fmt.amount(lost.cost, currency, unknown="no price")
+        weighted = f"{fmt.equivalents(lost.input_equivalents)} input tokens"
+        money = fmt.amount(lost.cost, currency, unknown=weighted)
     table.add_row(
         Text(str(number), style="bold"),
         Text(fmt.printable(finding.title), style="bold"),

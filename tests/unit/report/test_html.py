@@ -164,6 +164,18 @@ def test_unknown_figures_are_said_to_be_unknown() -> None:
     assert "Hit ratio not known" in text
 
 
+def test_losses_without_a_price_are_told_in_tokens() -> None:
+    result = samples.audit()
+    result.findings = [
+        msgspec.structs.replace(f, lost=samples.LossRow(f.lost.input_equivalents, None))
+        for f in result.findings
+        if f.lost
+    ]
+    text = " ".join(" ".join(read(page(result)).text).split())
+    assert "Lost to misses 225,573 ordinary input tokens; no price is known" in text
+    assert "69,690 input tokens" in text
+
+
 def test_many_findings_are_shortened() -> None:
     result = samples.audit()
     first: FindingRow = result.findings[0]
