@@ -198,7 +198,7 @@ class _Work:
             findings=[_finding_row(finding) for finding in self._ranked()],
             what_if=WhatIf(),
             simulation=Simulation(),
-            data_quality=quality,
+            data_quality=[*quality, *self._tally.assumptions()],
             by_session=_groups(buckets.items(), 0),
             by_purpose=_groups(buckets.items(), 1),
             by_model=_groups(buckets.items(), 2),

@@ -20,7 +20,7 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.cost import price_call
 from cacheaudit.pricing.equivalents import call_input_equivalents
-from cacheaudit.report.result import CostTotal, Totals
+from cacheaudit.report.result import CostTotal, Quality, Totals
 
 
 class Sums:
@@ -197,6 +197,7 @@ class Tally:
         self._book = book
         self.buckets: dict[str, Bucket] = {}
         self.cards: dict[str, RateCard] = {}
+        self.assumed_multipliers = 0
 
     def bucket(self, key: str) -> Bucket:
         """Return the bucket of a group, new where it is the first time."""
@@ -281,6 +282,8 @@ class Tally:
         if equivalents is None:
             bucket.without_equivalents += 1
         else:
+            if provider is None and cost.amount is None:
+                self.assumed_multipliers += 1
             bucket.equivalents += equivalents
 
     def add_reported(self, bucket: Bucket, cost: Decimal, currency: str) -> None:
@@ -293,6 +296,13 @@ class Tally:
         """Newest day on which a price in use was checked; of all tables where none is in use."""
         days = [card.checked for card in self.cards.values()]
         return max(days) if days else self._book.as_of
+
+    def assumptions(self) -> list[Quality]:
+        """Say what was assumed on the way to the totals."""
+        if not self.assumed_multipliers:
+            return []
+        text = "calls without a known provider are weighed with write 1.25 or 2, read 0.1"
+        return [Quality("multipliers_assumed", self.assumed_multipliers, [text])]
 
     def add_output(self, bucket: Bucket, tokens: int, card: RateCard | None) -> None:
         """Correct a group for a later copy of a call that had more output."""

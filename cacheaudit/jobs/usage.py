@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, get_args
 
 from cacheaudit._version import __version__
 from cacheaudit.errors import UsageError
-from cacheaudit.ingest.corpus import Corpus
 from cacheaudit.ingest.problems import Problems
-from cacheaudit.ingest.records import UsageRecord
+from cacheaudit.ingest.records import UsageRecord, record_of
 from cacheaudit.jobs.common import (
     Moments,
     open_corpus,
@@ -20,9 +19,8 @@ from cacheaudit.jobs.common import (
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.jobs.tally import Tally, merged
 from cacheaudit.model.clock import day
-from cacheaudit.model.ports import Source
 from cacheaudit.pricing.book import PriceBook
-from cacheaudit.report.result import Group, Scope, Tool, UsageResult
+from cacheaudit.report.result import Group, Quality, Scope, Tool, UsageResult
 
 GroupBy = Literal["day", "session", "model", "purpose", "agent", "project"]
 GROUPS: tuple[GroupBy, ...] = get_args(GroupBy)
@@ -43,86 +41,126 @@ def usage(inputs: Inputs, by: str, progress: Progress) -> UsageResult:
     key = _KEYS.get(by)
     if key is None:
         raise UsageError(f"Cannot group by {by!r}.", f"Choose one of: {', '.join(GROUPS)}.")
-    problems = Problems()
     tally = Tally(PriceBook(inputs.prices))
+    if inputs.db is not None and not inputs.paths:
+        return _of_store(inputs.db, inputs, tally, by)
+    problems = Problems()
     corpus = open_corpus(inputs, problems, progress)
-    moments, calls, sessions = _add_all(corpus, tally, key, inputs)
+    records = ((source.title, record, more) for source, record, more in corpus.usages())
+    seen = _add_all(records, tally, key, inputs)
     require_readable(corpus, problems)
+    scope = seen.scope(corpus.read_sources, len(corpus.files), corpus.total_bytes)
+    return _result(tally, by, scope, source_limits(corpus, problems))
+
+
+class _Seen:
+    """What was added up."""
+
+    def __init__(self) -> None:
+        self.moments = Moments()
+        self.calls = 0
+        self.sessions: set[str] = set()
+
+    def scope(self, sources: dict[str, int], files: int, size: int) -> Scope:
+        """Describe it."""
+        return Scope(
+            sources=dict(sorted(sources.items())),
+            sessions=len(self.sessions),
+            calls=self.calls,
+            first=self.moments.first_iso,
+            last=self.moments.last_iso,
+            files=files,
+            bytes=size,
+        )
+
+
+def _of_store(url: str, inputs: Inputs, tally: Tally, by: str) -> UsageResult:
+    from cacheaudit.store.store import open_store
+
+    sources: dict[str, int] = {}
+
+    def records() -> Iterator[_Item]:
+        for session in store.sessions():
+            sources[session.source] = sources.get(session.source, 0) + 1
+            for call in session.calls:
+                record = record_of(call, session.project)
+                if record is not None:
+                    yield session.source, record, None
+
+    with open_store(url, create=False) as store:
+        seen = _add_all(records(), tally, _KEYS[by], inputs)
+    return _result(tally, by, seen.scope(sources, 0, 0), [])
+
+
+def _result(tally: Tally, by: str, scope: Scope, quality: list[Quality]) -> UsageResult:
     groups = [
         Group(name, bucket.totals())
         for name, bucket in sorted(tally.buckets.items(), key=lambda item: item[0])
     ]
     return UsageResult(
         tool=Tool(__version__, rules_version(), tally.as_of),
-        scope=Scope(
-            sources=dict(sorted(corpus.read_sources.items())),
-            sessions=sessions,
-            calls=calls,
-            first=moments.first_iso,
-            last=moments.last_iso,
-            files=len(corpus.files),
-            bytes=corpus.total_bytes,
-        ),
+        scope=scope,
         by=by,
         totals=merged(tally.buckets.values()).totals(),
         groups=groups,
-        data_quality=source_limits(corpus, problems),
+        data_quality=[*quality, *tally.assumptions()],
     )
 
 
+_Item = tuple[str, UsageRecord, int | None]
+
+
 def _add_all(
-    corpus: Corpus, tally: Tally, key: Callable[[Source, UsageRecord], str], inputs: Inputs
-) -> tuple[Moments, int, int]:
-    moments = Moments()
-    calls = 0
-    sessions: set[str] = set()
+    records: Iterable[_Item], tally: Tally, key: Callable[[str, UsageRecord], str], inputs: Inputs
+) -> _Seen:
+    seen = _Seen()
     since, until = inputs.since, inputs.until
-    for source, record, more in corpus.usages():
+    for title, record, more in records:
         at = record.at
         if (since is not None and (at is None or at < since)) or (
             until is not None and (at is None or at >= until)
         ):
             continue
-        bucket = tally.bucket(key(source, record))
+        bucket = tally.bucket(key(title, record))
         if more is not None:
             card = tally.card(record.usage, record.provider, record.model, record.surface, at)
             tally.add_output(bucket, more, card)
             continue
-        calls += 1
-        sessions.add(record.session)
+        seen.calls += 1
+        seen.sessions.add(record.session)
         if at is not None:
-            moments.add(at)
+            seen.moments.add(at)
         tally.add(bucket, record.usage, record.provider, record.model, record.surface, at)
         if record.reported_cost is not None:
             tally.add_reported(bucket, record.reported_cost, record.currency)
-    return moments, calls, len(sessions)
+    return seen
 
 
-def _by_day(_source: Source, record: UsageRecord) -> str:
+def _by_day(_title: str, record: UsageRecord) -> str:
     return _UNKNOWN if record.at is None else day(record.at).isoformat()
 
 
-def _by_session(_source: Source, record: UsageRecord) -> str:
+def _by_session(_title: str, record: UsageRecord) -> str:
     return record.session or _UNKNOWN
 
 
-def _by_model(_source: Source, record: UsageRecord) -> str:
+def _by_model(_title: str, record: UsageRecord) -> str:
     return record.model or _UNKNOWN
 
 
-def _by_purpose(_source: Source, record: UsageRecord) -> str:
+def _by_purpose(_title: str, record: UsageRecord) -> str:
     return record.purpose
 
 
-def _by_agent(source: Source, _record: UsageRecord) -> str:
-    return source.title
+def _by_agent(title: str, _record: UsageRecord) -> str:
+    return title
 
 
-def _by_project(_source: Source, record: UsageRecord) -> str:
+def _by_project(_title: str, record: UsageRecord) -> str:
     return record.project or _UNKNOWN
 
 
-_KEYS: dict[str, Callable[[Source, UsageRecord], str]] = {
+_KEYS: dict[str, Callable[[str, UsageRecord], str]] = {
     "day": _by_day,
     "session": _by_session,
     "model": _by_model,

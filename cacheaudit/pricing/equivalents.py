@@ -155,11 +155,15 @@ def find_card(
 
 
 def default_multipliers(provider: str | None, dialect: str = "") -> Multipliers | None:
-    """Documented multipliers of a provider, or of the provider whose dialect was spoken."""
+    """Documented multipliers of a provider, or of the provider whose dialect was spoken.
+
+    A plain usage log that names no provider is weighed like Claude's (write 1.25 or 2, read 0.1);
+    whoever shows the result says so.
+    """
     known = _defaults()
     if provider is not None:
         return known.get(table_name(provider))
-    return known.get("anthropic") if dialect.startswith("anthropic") else None
+    return known.get("anthropic") if dialect.startswith(("anthropic", "plain")) else None
 
 
 @cache
