@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SESSION ?= fixtures/sessions/demo.session.jsonl
 REPORT ?= cacheaudit-report.html
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
 WORKERS ?= 2
 
 .PHONY: audit test check bench corpus services clean
