@@ -20,6 +20,7 @@ from cacheaudit.model.ports import ProblemSink
 # Above any real token count; a larger number is a parsing accident (a time stamp, an id).
 MAX_TOKENS = 10**12
 _ABSENT = frozenset({"", "-", "–", "n/a", "na", "nan", "none", "null", "unknown", "\\n"})  # noqa: RUF001
+_LONGEST_ABSENT = 32
 _GROUPED = re.compile(r"^[+-]?\d{1,3}([,_ '\u00a0\u202f]\d{3})+(\.0*)?$")
 _EXACT = re.compile(r"^[+-]?\d+(\.0*)?$")
 _DURATION = re.compile(
@@ -29,7 +30,9 @@ _DURATION = re.compile(
 
 def is_absent(value: object) -> bool:
     """Whether a cell says that it holds nothing."""
-    return value is None or (isinstance(value, str) and value.strip().lower() in _ABSENT)
+    if not isinstance(value, str):
+        return value is None
+    return len(value) < _LONGEST_ABSENT and value.strip().lower() in _ABSENT
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -170,17 +173,20 @@ class Record:
 
     def first(self, *names: str) -> tuple[str, Any]:
         """Return name and value of the first field that holds something."""
+        get = self.fields.get
         for name in names:
-            value = self.fields.get(name)
-            if not is_absent(value):
+            value = get(name)
+            if value is not None and not is_absent(value):
                 return name, value
         return "", None
 
     def text(self, *names: str) -> str | None:
         """Return a text field; a value that is no text is counted."""
         name, value = self.first(*names)
+        if value is None:
+            return None
         found = text(value)
-        if value is not None and found is None:
+        if found is None:
             self.wrong(name, "text", value)
         return found
 
@@ -196,6 +202,8 @@ class Record:
     def seconds(self, *names: str) -> float | None:
         """Return a length of time in seconds; fields that end in ``_ms`` hold milliseconds."""
         name, value = self.first(*names)
+        if value is None:
+            return None
         try:
             found = read_seconds(value)
         except ValueError:
@@ -210,8 +218,10 @@ class Record:
     def time(self, *names: str) -> float | None:
         """Return a moment in seconds since the epoch; a value that is none is counted."""
         name, value = self.first(*names)
+        if value is None:
+            return None
         found = parse_time(value)
-        if value is not None and found is None:
+        if found is None:
             self.wrong(name, "a time", value)
         return found
 

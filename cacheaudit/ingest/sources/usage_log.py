@@ -109,6 +109,8 @@ class _Reader:
         self._clock = RelativeClock()
         self._reported: set[str] = set()
         self._names: dict[str, str] = {}
+        self._counted = 0
+        self._found: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def calls(self) -> Iterator[Call]:
         """Decide on the first rows what the columns mean, then read them all."""
@@ -161,7 +163,7 @@ class _Reader:
         self._name_unknown(fields, where)
         nested = mapping(fields.get("usage"))
         usage = normalise(nested) if nested else usage_of(columns, fields)
-        provider, model = record.text("provider"), record.text(*_MODEL)
+        provider, model = record.text("provider"), record.text(*self._present(_MODEL))
         usage = with_assumed_ttl(usage, None, provider, model)
         if usage is None and not _has_error(record):
             self._problems("missing_usage", where, "no token count in this row")
@@ -171,29 +173,30 @@ class _Reader:
         return self._build(record, number, usage)
 
     def _build(self, record: Record, number: int, usage: Usage | None) -> Call:
-        started, relative = self._moment(record, _START, is_start=True)
-        ended, _ = self._moment(record, _END)
-        first_token, _ = self._moment(record, _FIRST)
-        duration = record.seconds(*_DURATION)
-        ttft = record.seconds(*_TTFT)
+        here = self._present
+        started, relative = self._moment(record, here(_START), is_start=True)
+        ended, _ = self._moment(record, here(_END))
+        first_token, _ = self._moment(record, here(_FIRST))
+        duration = record.seconds(*here(_DURATION))
+        ttft = record.seconds(*here(_TTFT))
         if ended is None and started is not None and duration is not None:
             ended = started + duration
         if started is None and ended is not None and duration is not None:
             started = ended - duration
         if first_token is None and started is not None and ttft is not None:
             first_token = started + ttft
-        ident = record.text(*_IDS)
-        session = record.text(*_SESSION) or self._path.stem
+        ident = record.text(*here(_IDS))
+        session = record.text(*here(_SESSION)) or self._path.stem
         return Call(
             id=ident or f"{self._path.stem}#{number}",
             session=session,
-            lane=record.text(*_LANE) or "main",
-            parent=record.text(*_PARENT),
-            task=record.text(*_TASK),
+            lane=record.text(*here(_LANE)) or "main",
+            parent=record.text(*here(_PARENT)),
+            task=record.text(*here(_TASK)),
             purpose=self._purpose(record),
             provider=record.text("provider"),
             surface=record.text("surface"),
-            model=record.text(*_MODEL),
+            model=record.text(*here(_MODEL)),
             started_at=started,
             first_token_at=first_token,
             ended_at=ended,
@@ -203,7 +206,7 @@ class _Reader:
             error=_error(record),
             tool_seconds=record.seconds("tool_seconds"),
             outcome=record.text("outcome"),
-            reported_cost=record.money(*_COST),
+            reported_cost=record.money(*here(_COST)),
             currency=record.text("currency") or "USD",
             client=record.text("client"),
             origin=Origin(str(self._path), number),
@@ -211,6 +214,19 @@ class _Reader:
             relative_time=relative,
             extra=_extra(record.fields),
         )
+
+    def _present(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of several names that any row so far had."""
+        if len(self._names) != self._counted:
+            self._counted = len(self._names)
+            self._found.clear()
+        found = self._found.get(names)
+        if found is None:
+            seen = set(self._names.values())
+            full = len(self._names) >= _NAMES_KEPT
+            found = names if full else tuple(name for name in names if name in seen)
+            self._found[names] = found
+        return found
 
     def _moment(
         self, record: Record, names: tuple[str, ...], *, is_start: bool = False
