@@ -1,0 +1,1 @@
+"""Counterfactuals, one file each; see :mod:`cacheaudit.simulate.edit`."""
