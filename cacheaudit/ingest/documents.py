@@ -110,7 +110,9 @@ def _is_lines(path: Path) -> bool:
         return _decode(line) is not None
     if line.strip() == b"{":
         return False
-    return _decode(line) is not None or not _continues(line)
+    if _decode(line) is not None or not _continues(line):
+        return True
+    return isinstance(_decode(rest.partition(b"\n")[0]), dict)
 
 
 def _continues(line: bytes) -> bool:

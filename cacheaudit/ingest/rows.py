@@ -12,6 +12,7 @@ from cacheaudit.ingest.tables import header_of, normal_name, table_rows
 from cacheaudit.model.ports import Head, ProblemSink
 
 _NAMES_KEPT = 4096
+_PEEK = 1 << 16
 
 
 class Names:
@@ -47,15 +48,22 @@ def named_rows(
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file begins like JSON; a file that cannot be read does not."""
+    """Whether a file is JSON rather than a table; one that cannot be read is not.
+
+    The first line alone does not tell: it may be the damaged one.
+    """
     try:
         with path.open("rb") as stream:
-            head = stream.read(256)
+            head = stream.read(_PEEK)
     except OSError:
         return False
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         head = head[2:].replace(b"\0", b"")
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head[:1] in (b"{", b"["):
+        return True
+    lines = [line.lstrip() for line in head.split(b"\n") if line.strip()]
+    return sum(line[:1] == b"{" for line in lines) * 2 > len(lines)
 
 
 def first_rows(head: Head, *lists: str) -> list[set[str]]:

@@ -37,6 +37,8 @@ def delimiter_of(header: str) -> str:
 
 def header_of(head: Head) -> tuple[str, ...]:
     """Return the column names of a file, or nothing where it does not look like a table."""
+    if head.lines:
+        return ()
     data = head.data.removeprefix(b"\xef\xbb\xbf")
     encoding = "utf-8"
     if head.data[:2] in (b"\xff\xfe", b"\xfe\xff"):

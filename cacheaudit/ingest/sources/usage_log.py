@@ -12,6 +12,7 @@ from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.rows import is_json
 from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
 from cacheaudit.ingest.usage_columns import (
     TOKEN_COLUMNS,
@@ -123,7 +124,7 @@ class _Reader:
                 yield call
 
     def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        if _is_json(self._path):
+        if is_json(self._path):
             for number, value in json_lines(self._path, self._problems):
                 if isinstance(value, dict):
                     yield number, {self._normal(k): v for k, v in value.items()}
@@ -284,17 +285,6 @@ class RelativeClock:
         if advance:
             self._base, self._last = base, base + value
         return base + value
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(256)
-    except OSError:
-        return False
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        head = head[2:].replace(b"\0", b"")
-    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def _has_error(record: Record) -> bool:

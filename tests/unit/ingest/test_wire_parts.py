@@ -18,6 +18,7 @@ from cacheaudit.ingest.endpoints import endpoint_of, provider_of_model
 from cacheaudit.ingest.lanes import Lanes
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.problems import Problems
+from cacheaudit.ingest.rows import is_json
 from cacheaudit.ingest.tables import normal_name, table_rows
 from cacheaudit.ingest.unpack import UnpackError, decompress, header
 from cacheaudit.model.prompt import Prompt
@@ -267,3 +268,13 @@ def test_error_messages_are_cut_and_lose_keys() -> None:
     answer = read_answer({"error": {"type": "t", "message": "y" * 999}})
     assert answer.error is not None
     assert answer.error.message == "y" * 200
+
+
+@pytest.mark.parametrize("first", ["null", '{"n": 0, "cut": [', '{"n": 0, ', "tail, of, a line}"])
+def test_a_damaged_first_line_hides_no_record(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(first + "\n" + "".join(json.dumps(r) + "\n" for r in RECORDS))
+    problems = Problems()
+    assert is_json(path)
+    assert [record for _, record in json_records(path, problems, "data")] == RECORDS
+    assert sum(count for _, count, _ in problems.items()) == (first != "null")
