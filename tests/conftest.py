@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of the code: neither a deadline nor slow drawing may fail a test.
+settings.register_profile(
+    "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("calm")
 
 ROOT = Path(__file__).resolve().parents[1]
 

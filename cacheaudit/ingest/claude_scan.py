@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from cacheaudit.ingest.claude_chains import Sidechains
+from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_wire import (
     NO_VALUE,
     CompactMark,
@@ -40,57 +42,12 @@ _HEAD = 1_500
 _BOUNDARY_LINE = 16 << 10
 # The first message object of a line says whose it is; inside a string its quotes were escaped.
 _USER = b'"message":{"role":"user"'
+_SIDECHAIN = b'"isSidechain":true'
+_NEVER = b"\0"
 SYNTHETIC = "<synthetic>"
 
 _any = msgspec.json.Decoder().decode
 _BAD = (msgspec.DecodeError, RecursionError)
-
-
-class Response:
-    """One response of a transcript, put together from its lines."""
-
-    __slots__ = (
-        "agent",
-        "boundaries",
-        "cost",
-        "diagnostics",
-        "first_at",
-        "known_tail",
-        "last_at",
-        "line",
-        "message_id",
-        "model",
-        "output",
-        "raw_usage",
-        "request_id",
-        "session",
-        "sidechain",
-        "stop_reason",
-        "user_at",
-        "version",
-        "wire",
-    )
-
-    def __init__(self, message_id: str, request_id: str | None, line: int) -> None:
-        self.message_id = message_id
-        self.request_id = request_id
-        self.line = line
-        self.model: str | None = None
-        self.session: str | None = None
-        self.agent: str | None = None
-        self.version: str | None = None
-        self.sidechain = False
-        self.wire: WireUsage | None = None
-        self.raw_usage: dict[str, Any] | None = None
-        self.output = -1
-        self.first_at: str | bytes | None = None
-        self.last_at: str | bytes | None = None
-        self.user_at: str | None = None
-        self.stop_reason: str | None = None
-        self.diagnostics: bytes | None = None
-        self.cost: bytes | None = None
-        self.boundaries: tuple[Boundary, ...] = ()
-        self.known_tail = b""
 
 
 class Scan:
@@ -110,16 +67,17 @@ class Scan:
         self.responses: dict[tuple[str, str | None], Response] = {}
         self._by_id: dict[bytes, Response] = {}
         self._waiting: list[tuple[bytes, int, int]] = []
-        self._user_lines: dict[bool, tuple[bytes, int, int]] = {}
-        self._user_at: dict[bool, str | None] = {}
-        self._boundaries: dict[bool, list[Boundary]] = {}
+        self._user_line: tuple[bytes, int, int] | None = None
+        self._user_at: dict[str | None, str | None] = {}
+        self._boundaries: list[Boundary] = []
+        self._chains = Sidechains()
         self.lines = 0
 
     def feed(self, data: bytes, start: int, size: int) -> None:
         """Take the whole lines in ``data[start:size]``."""
         find, rfind = data.find, data.rfind
         number = self.lines
-        timing, waiting, users = self.timing, self._waiting, self._user_lines
+        timing = self.timing
         while start < size:
             end = find(b"\n", start, size)
             if end < 0:
@@ -128,8 +86,10 @@ class Scan:
             message = find(b'"message":{', start, start + 600)
             if data.startswith(_USER, message):
                 if timing:
-                    side = find(b'"isSidechain":true', start, message) >= 0
-                    users[side] = (data, start, end)
+                    if find(_SIDECHAIN, start, message) >= 0:
+                        self._side_line(data[start:end])
+                    else:
+                        self._user_line = (data, start, end)
                 start = end + 1
                 continue
             at = rfind(b'"usage":{', max(start, end - _TAIL), end)
@@ -138,14 +98,29 @@ class Scan:
             elif find(b'"usage"', start, end) >= 0:
                 self._whole_line(data[start:end], number)
             elif timing:
-                if end - start < _BOUNDARY_LINE and find(b"compact_boundary", start, end) >= 0:
-                    self._system_line(data[start:end])
-                else:
-                    waiting.append((data, start, end))
+                self._other_line(data, start, end)
             elif end - start > 1 and data[end - 1] not in b"}\r \t":
                 self._broken(data[start:end], number)
             start = end + 1
         self.lines = number
+
+    def _other_line(self, data: bytes, start: int, end: int) -> None:
+        """Take a line that is neither a user line nor a response, for what it tells of time."""
+        if data.find(_SIDECHAIN, start, min(start + 600, end)) >= 0:
+            self._side_line(data[start:end])
+        elif end - start < _BOUNDARY_LINE and data.find(b"compact_boundary", start, end) >= 0:
+            self._system_line(data[start:end])
+        else:
+            self._waiting.append((data, start, end))
+
+    def _side_line(self, line: bytes) -> None:
+        """Follow a sidechain over a line of it."""
+        plain = _plain_line(line)
+        if plain is None:
+            return
+        root = self._chains.root(plain.uuid, plain.parent_uuid)
+        if plain.type == "user":
+            self._user_at[root] = plain.timestamp
 
     def _usage_line(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line with a usage object near its end; most repeat what is known."""
@@ -180,6 +155,8 @@ class Scan:
         if message.model == SYNTHETIC:
             return
         response = self._response(message.id, tail.request_id or head.request_id, number)
+        if head.is_sidechain:
+            response.root = self._chains.root(tail.uuid or head.uuid, head.parent_uuid)
         if response.line == number:
             self._describe(response, message.model, head.session_id, head.is_sidechain)
             response.agent, response.version = head.agent_id, head.version
@@ -201,6 +178,8 @@ class Scan:
             return False
         if tail.type != "assistant" or tail.request_id != response.request_id:
             return False
+        if response.root is not None:
+            self._chains.join(tail.uuid, response.root)
         self._finish(response, tail, data, at, end)
         return True
 
@@ -218,6 +197,9 @@ class Scan:
             response.cost = bytes(tail.cost)
         behind = data.find(b'"requestId":"', at, end)
         if behind > 0 and tail.request_id:
+            # Every line of a sidechain is looked at, since the next one names it as its parent.
+            response.known_tail = _NEVER if response.root is not None else b""
+        if behind > 0 and tail.request_id and response.root is None:
             response.known_tail = data[at : behind + 14 + len(tail.request_id)]
 
     def _whole_line(self, line: bytes, number: int) -> None:
@@ -239,20 +221,16 @@ class Scan:
             if self.timing:
                 self._waiting.append((line, 0, len(line)))
             return
-        if message.model == SYNTHETIC:
+        if message.model == SYNTHETIC or bytes(message.usage) == b"null":
             return
-        try:
-            wire: WireUsage | None = decode_usage(message.usage)
-            raw: Any = None
-        except msgspec.ValidationError:
-            wire, raw = None, _any(message.usage)
-        if raw is not None and not isinstance(raw, dict):
+        wire, raw = _either(message.usage)
+        if wire is None and raw is None:
             self.problems("wrong_type", where, "usage is no object")
-            return
-        if bytes(message.usage) == b"null":
             return
         identity = message.id or whole.request_id or where
         response = self._response(identity, whole.request_id, number)
+        if whole.is_sidechain:
+            response.root = self._chains.root(whole.uuid, whole.parent_uuid)
         if response.line == number:
             self._describe(response, message.model, whole.session_id, whole.is_sidechain)
             response.agent, response.version = whole.agent_id, whole.version
@@ -313,15 +291,15 @@ class Scan:
         response.sidechain = bool(sidechain)
         if not self.timing:
             return
-        side = response.sidechain
-        if self._waiting or self._user_lines:
+        if self._waiting or self._user_line is not None:
             self._settle_waiting()
-        response.user_at = self._user_at.get(side)
-        if marks := self._boundaries.pop(side, None):
-            response.boundaries = tuple(marks)
+        response.user_at = self._user_at.get(response.root)
+        if self._boundaries and not response.sidechain:
+            response.boundaries = tuple(self._boundaries)
+            self._boundaries.clear()
 
     def _settle_waiting(self) -> None:
-        """Take the times of the user lines since the last response, the newest of each lane."""
+        """Take the time of the newest user line since the last response."""
         for data, start, end in self._waiting:
             if (
                 data.find(b'"user"', start, min(start + 600, end)) >= 0
@@ -329,15 +307,19 @@ class Scan:
             ):
                 plain = _plain_line(data[start:end])
                 if plain is not None and plain.type == "user":
-                    self._user_at[bool(plain.is_sidechain)] = plain.timestamp
+                    root = None
+                    if plain.is_sidechain:
+                        root = self._chains.root(plain.uuid, plain.parent_uuid)
+                    self._user_at[root] = plain.timestamp
         self._waiting.clear()
-        for side, (data, start, end) in self._user_lines.items():
+        if self._user_line is not None:
+            data, start, end = self._user_line
             stamp = _last_stamp(data, start, end)
             if stamp is None:
                 plain = _plain_line(data[start:end])
                 stamp = plain.timestamp if plain is not None else None
-            self._user_at[side] = _later(stamp, self._user_at.get(side))
-        self._user_lines.clear()
+            self._user_at[None] = _later(stamp, self._user_at.get(None))
+            self._user_line = None
 
     def _system_line(self, line: bytes) -> None:
         try:
@@ -347,7 +329,7 @@ class Scan:
         if mark.type != "system" or mark.subtype != "compact_boundary":
             return
         meta = mark.compact_metadata or CompactMark()
-        self._boundaries.setdefault(bool(mark.is_sidechain), []).append(
+        self._boundaries.append(
             Boundary("compaction", parse_time(mark.timestamp), meta.trigger, meta.pre_tokens)
         )
 
@@ -389,6 +371,15 @@ class Scan:
             self.problems("too_deep", where, "nested deeper than the decoder allows")
         except msgspec.DecodeError as error:
             self.problems(fault_of(stripped), where, str(error))
+
+
+def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]:
+    """Decode a usage object by its usual fields, or as it is where a type is unusual."""
+    try:
+        return decode_usage(usage), None
+    except msgspec.ValidationError:
+        raw = _any(usage)
+        return None, raw if isinstance(raw, dict) else None
 
 
 def _is_one_pass(wire: WireUsage) -> bool:

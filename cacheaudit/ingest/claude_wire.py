@@ -62,6 +62,7 @@ class Tail(msgspec.Struct, rename="camel"):
     type: str | None = None
     request_id: str | None = None
     timestamp: str | None = None
+    uuid: str | None = None
     cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
 
 
@@ -86,6 +87,8 @@ class Head(msgspec.Struct, rename="camel"):
     version: str | None = None
     request_id: str | None = None
     timestamp: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
 
 
 class WholeMessage(msgspec.Struct):
@@ -110,6 +113,8 @@ class WholeLine(msgspec.Struct, rename="camel"):
     version: str | None = None
     request_id: str | None = None
     timestamp: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
     cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
     is_api_error_message: bool | None = None
 
@@ -137,6 +142,8 @@ class PlainLine(msgspec.Struct, rename="camel"):
     type: str | None = None
     timestamp: str | None = None
     is_sidechain: bool | None = None
+    uuid: str | None = None
+    parent_uuid: str | None = None
 
 
 decode_tail = msgspec.json.Decoder(Tail).decode

@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.ingest.claude_scan import Response, Scan, scan
+from cacheaudit.ingest.claude_response import Response
+from cacheaudit.ingest.claude_scan import Scan, scan
 from cacheaudit.ingest.claude_wire import WireUsage
 from cacheaudit.ingest.lines import line_before
 from cacheaudit.ingest.records import UsageRecord
@@ -157,7 +158,10 @@ class _Place:
         if self.agent is not None:
             return session, self.agent, "subagent"
         if response.sidechain:
-            return session, response.agent or "sidechain", "subagent"
+            lane = response.agent or (
+                f"sidechain-{response.root}" if response.root else "sidechain"
+            )
+            return session, lane, "subagent"
         return session, "main", "main"
 
 

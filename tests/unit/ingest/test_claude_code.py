@@ -407,3 +407,43 @@ def test_an_appended_part_reads_as_in_one_go(shared: Path, tmp_path: Path, share
     assert first.keys() | rest.keys() == expected.keys()
     best = {k: max(o.usage.output for o in (first.get(k), rest.get(k)) if o) for k in expected}
     assert best == {k: call.usage.output for k, call in expected.items()}
+
+
+def test_parallel_inline_sidechains_are_lanes_of_their_own(tmp_path: Path) -> None:
+    def row(uuid: str, parent: str | None, kind: str, second: int, mid: str = "") -> str:
+        made = json.loads(_line(mid or "msg_0", output_tokens=second))
+        made |= {
+            "type": kind,
+            "uuid": uuid,
+            "parentUuid": parent,
+            "isSidechain": True,
+            "timestamp": f"2026-11-01T00:00:{second:02d}.000Z",
+        }
+        if kind == "user":
+            made["message"] = {"role": "user", "content": "x"}
+        order = ("parentUuid", "isSidechain", "sessionId", "message", "requestId", "type", "uuid")
+        return json.dumps({k: made[k] for k in (*order, "timestamp")}, separators=(",", ":"))
+
+    path = tmp_path / "s.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                row("u1", "outside", "user", 1),
+                row("u2", "outside", "user", 2),
+                row("a1", "u1", "assistant", 3, "msg_1"),
+                row("a2", "u2", "assistant", 4, "msg_2"),
+                row("a1b", "a1", "assistant", 5, "msg_1"),
+                row("u3", "a1b", "user", 6),
+                row("a3", "u3", "assistant", 7, "msg_3"),
+            ]
+        )
+    )
+    calls, problems = _read(path)
+    assert not problems
+    assert [(c.id, c.lane, c.usage.output) for c in calls] == [
+        ("msg_1", "sidechain-u1", 5),
+        ("msg_2", "sidechain-u2", 4),
+        ("msg_3", "sidechain-u1", 7),
+    ]
+    starts = [c.start_span.low % 60 for c in calls]
+    assert starts == [1.0, 2.0, 6.0]
