@@ -31,12 +31,9 @@ class CacheAuditError(Exception):
     code = "error"
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message, hint)
+        super().__init__(f"{message} {hint}" if hint else message)
         self.message = message
         self.hint = hint
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.hint}" if self.hint else self.message
 
 
 class UsageError(CacheAuditError):

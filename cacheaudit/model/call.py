@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cacheaudit._typing import override
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.usage import Usage
 
@@ -38,6 +39,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     file: str
     line: int = 0
 
+    @override
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else self.file
 

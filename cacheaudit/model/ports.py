@@ -79,7 +79,7 @@ class Source(Protocol):
         ...
 
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
-        """Yield the folders and files where the agent keeps its sessions, whether or not they exist."""
+        """Yield the folders and files where the agent keeps its sessions; they may not exist."""
         ...
 
 
