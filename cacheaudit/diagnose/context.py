@@ -11,6 +11,8 @@ later is no loss: recorded sessions are full of such tails of one to five thousa
 
 from __future__ import annotations
 
+from typing import Any
+
 from cacheaudit.diagnose.events import Event, Lane, Opening, Run
 from cacheaudit.diagnose.times import Timing, default_ttl
 from cacheaudit.model.call import Boundary, Call, Session
@@ -42,6 +44,8 @@ class Context:
         runs: Successive calls that lost tokens and read the same size.
         unrelated: Lanes whose prompts do not grow out of each other, so that nothing can be said of
             what they could have read.
+        unanswered: Positions of calls with a recorded body and no usage, such as refused ones.
+        memo: What several rules derive from the session, by the name of who derives it.
     """
 
     def __init__(self, session: Session) -> None:
@@ -54,6 +58,8 @@ class Context:
         self.runs: list[Run] = []
         self.unrelated: list[Lane] = []
         self.reasoned: list[int] = []
+        self.unanswered: list[int] = []
+        self.memo: dict[str, Any] = {}
         # Boundaries before calls without usage; they hold for the next call that has some.
         self._held: dict[str, tuple[Boundary, ...]] = {}
         self._scan()
@@ -243,6 +249,8 @@ class Context:
         for index, call in enumerate(calls):
             if call.prompt is None:
                 continue
+            if call.usage is None:
+                self.unanswered.append(index)
             before = last.get(call.lane)
             last[call.lane] = index
             if before is None:

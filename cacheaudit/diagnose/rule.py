@@ -20,7 +20,8 @@ import msgspec
 from cacheaudit.diagnose.context import Context
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Evidence, Fix, Rival, Verdict
+from cacheaudit.model.finding import Evidence, Finding, Fix, Rival, Verdict
+from cacheaudit.simulate.edit import Edit
 
 if TYPE_CHECKING:
     from typing_extensions import override as override
@@ -89,6 +90,8 @@ class Rule(ABC):
         title: One line for people.
         kind: ``loss`` where the rule explains lost tokens, ``note`` where it never does.
         provider_reasons: The provider's own words that mean this rule.
+        supersedes: Names of more general rules: where this one takes a call's tokens, they are no
+            rivals of it, since they would say the same with fewer words.
         fix: What to do.
     """
 
@@ -97,6 +100,7 @@ class Rule(ABC):
     title: ClassVar[str]
     kind: ClassVar[Literal["loss", "note"]] = "loss"
     provider_reasons: ClassVar[tuple[str, ...]] = ()
+    supersedes: ClassVar[tuple[str, ...]] = ()
     fix: ClassVar[Fix | None] = None
     registry: ClassVar[dict[str, type[Rule]]] = {}
 
@@ -140,6 +144,18 @@ class Rule(ABC):
     @abstractmethod
     def check(self, ctx: Context) -> Iterable[Draft]:
         """Yield what the rule sees in a session."""
+
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """Return the fix as a change of the session that the simulator can run.
+
+        Args:
+            session: The session that the finding is about.
+            finding: A finding of this rule.
+
+        Returns:
+            ``None`` where no edit stands for the fix.
+        """
+        return None
 
 
 @cache

@@ -68,7 +68,7 @@ def diagnose(
         rules: Rules to run instead of all.
     """
     ctx = Context(session)
-    if not ctx.events and not ctx.openings and not ctx.changes:
+    if not (ctx.events or ctx.openings or ctx.changes or ctx.unanswered):
         return Diagnosis(findings=(), changes={})
     drafts, errors = _drafts(ctx, all_rules() if rules is None else rules)
     notes = [pair for pair in drafts if pair[0].kind == "note"]
@@ -139,6 +139,8 @@ def _split(pairs: list[tuple[Rule, Draft]], rest: int) -> list[_Share]:
             rest -= taken
         elif rule.name != UNEXPLAINED and draft.why:
             others.append((draft.rank, Rival(rule.name, draft.why)))
+    known = {name for winner in winners for name in winner.rule.supersedes}
+    others = [(rank, rival) for rank, rival in others if rival.rule not in known]
     for winner in winners:
         # What is proved has no weaker rivals: they are its symptoms.
         is_proved = winner.draft.verdict == "proved"
