@@ -130,11 +130,12 @@ class Context:
             self._restart(lane, total)
         expected = min(total, lane.endpoint)
         lost = expected - read
-        if lost > 0 and self._is_loss(lane, lost, expected, read):
+        own = lane.by_model.get(call.model or "") if has_switched else None
+        sizes = lane.sizes if own is None else own[1]
+        if lost > 0 and self._is_loss(lane, lost, expected, read, sizes):
             event = self._event(lane, index, call, read, total, written, endpoint, expected)
             event.switched = lane.model if has_switched else None
             event.boundaries = boundaries
-            own = lane.by_model.get(call.model or "") if has_switched else None
             event.same_model_read = own is not None and read >= min(own[0], total) > 0
             self._settle(lane, read, expected)
             self._join_run(lane, event)
@@ -164,13 +165,13 @@ class Context:
         lane.smallest = total
 
     @staticmethod
-    def _is_loss(lane: Lane, lost: int, expected: int, read: int) -> bool:
+    def _is_loss(
+        lane: Lane, lost: int, expected: int, read: int, sizes: dict[int, int]
+    ) -> bool:
         if not lane.explicit:
             return lost > AUTOMATIC_LOSS_TOKENS and lost * LOSS_SHARE > expected
-        if lost <= LOSS_TOKENS:
-            return False
         # An exact older size is no rounding, however small the difference is.
-        return lost * LOSS_SHARE > expected or read in lane.sizes
+        return (lost > LOSS_TOKENS and lost * LOSS_SHARE > expected) or read in sizes
 
     @staticmethod
     def _settle(lane: Lane, read: int, expected: int) -> None:
@@ -307,7 +308,7 @@ def _sizes(usage: Usage) -> tuple[int, int, int, int, bool]:
     written = (w5 or 0) + (w1 or 0) + (other or 0)
     if usage.write_30m or usage.write_12h:
         written += (usage.write_30m or 0) + (usage.write_12h or 0)
-    if written == 0 and w5 is None and w1 is None and other is None:
+    if written == 0 and w5 is None and w1 is None and other is None and usage.cache_write is None:
         # An automatic cache that does not tell what it stores: all of it, as far as we know.
         return read, total, 0, usage.context_input or total, False
     if usage.parts or usage.context_input is not None:
