@@ -37,6 +37,12 @@ class EditRefused(CacheAuditError):  # noqa: N818 - no fault: the record does no
     code = "edit_refused"
 
 
+class NothingToEdit(EditRefused):
+    """The edit would change nothing."""
+
+    code = "nothing_to_edit"
+
+
 class Edit(Protocol):
     """One counterfactual.
 

@@ -9,7 +9,7 @@ import msgspec
 
 from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import ContentBlock, Level, Marker, Parameter, Prompt, chain, digest
-from cacheaudit.simulate.edit import EditRefused
+from cacheaudit.simulate.edit import EditRefused, NothingToEdit
 
 MOST_MARKERS: Final = 4
 DEFAULT_TTL: Final = "5m"
@@ -35,10 +35,10 @@ def need_change(before: Sequence[Call], after: Sequence[Call], why: str) -> Sequ
     """Return ``after`` where it differs.
 
     Raises:
-        EditRefused: Nothing changed.
+        NothingToEdit: Nothing changed.
     """
     if len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True)):
-        raise EditRefused(why)
+        raise NothingToEdit(why)
     return after
 
 
