@@ -1,0 +1,1 @@
+"""Comparison of the same tasks before and after: gathering, pairing, intervals, outcomes."""

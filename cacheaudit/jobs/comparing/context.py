@@ -1,0 +1,207 @@
+"""What stands between figures and conclusions: warnings, groups of factors, what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from cacheaudit.jobs.comparing.gather import Side, Task
+from cacheaudit.jobs.comparing.pairs import Pairs
+from cacheaudit.report.comparison import CoverageRow, FactorRow, OutcomeRow, Warning_
+
+_LISTED: Final = 5
+
+
+def warnings(before: Side, after: Side, pairs: Pairs, fewest: int) -> list[Warning_]:
+    """Say everything that a reader has to know before believing a difference."""
+    found = [
+        *pairs.warnings,
+        *_too_few(pairs, fewest),
+        *_task_set(pairs),
+        *_models(before, after),
+        *_prices(before, after),
+        *_gaps(before, after, pairs),
+    ]
+    if before.path.resolve() == after.path.resolve():
+        found.insert(0, Warning_("same_input", "Both sides are the same recording."))
+    return found
+
+
+def _too_few(pairs: Pairs, fewest: int) -> Iterator[Warning_]:
+    count = len(pairs.pairs)
+    if count < fewest:
+        text = (
+            f"{count} paired tasks; it takes {fewest} to conclude anything. Figures are shown,"
+            " intervals are not."
+        )
+        yield Warning_("too_few_pairs", text)
+
+
+def _task_set(pairs: Pairs) -> Iterator[Warning_]:
+    if pairs.only_before or pairs.only_after:
+        text = (
+            f"The task sets differ: {len(pairs.only_before)} only before"
+            f"{_listed(pairs.only_before)}, {len(pairs.only_after)} only after"
+            f"{_listed(pairs.only_after)}. They are left out of every figure."
+        )
+        yield Warning_("task_set_differs", text)
+    uneven = [
+        pair.name
+        for pair in pairs.pairs
+        if pairs.by == "task" and len(pair.before.sessions) != len(pair.after.sessions)
+    ]
+    if uneven:
+        text = (
+            f"{len(uneven)} tasks took another number of sessions after than before"
+            f"{_listed(uneven)}; where these are repeated trials, compare one trial with one."
+        )
+        yield Warning_("sessions_per_task_differ", text)
+
+
+def _models(before: Side, after: Side) -> Iterator[Warning_]:
+    if set(before.models) != set(after.models):
+        text = f"The models differ: {_names(before.models)} before, {_names(after.models)} after."
+        yield Warning_("model_differs", text)
+    if set(before.providers) != set(after.providers):
+        text = (
+            f"The providers differ: {_names(before.providers)} before,"
+            f" {_names(after.providers)} after."
+        )
+        yield Warning_("provider_differs", text)
+
+
+def _prices(before: Side, after: Side) -> Iterator[Warning_]:
+    shared = before.prices.keys() & after.prices.keys()
+    changed = sorted(model for model in shared if before.prices[model] != after.prices[model])
+    if changed:
+        rows = [
+            f"{model}: {_names(before.prices[model])} before, {_names(after.prices[model])} after"
+            for model in changed[:_LISTED]
+        ]
+        text = f"Price rows of different dates or kinds were used ({'; '.join(rows)})."
+        yield Warning_("price_date_differs", text)
+    for side in (before, after):
+        if side.undated:
+            text = f"{side.undated} calls of {side.path} have no date; the newest price was taken."
+            yield Warning_("price_date_unknown", text)
+
+
+def _gaps(before: Side, after: Side, pairs: Pairs) -> Iterator[Warning_]:
+    for side in (before, after):
+        if side.without_task:
+            text = f"{side.without_task} calls of {side.path} name no task and are left out."
+            yield Warning_("calls_without_task", text)
+        if side.unpriced:
+            text = f"{side.unpriced} calls of {side.path} have no price; their tasks have no cost."
+            yield Warning_("calls_without_price", text)
+        if side.without_usage:
+            text = f"{side.without_usage} calls of {side.path} have no usage; they count as free."
+            yield Warning_("calls_without_usage", text)
+        if side.low_output:
+            text = f"{side.low_output} calls of {side.path} have a lower bound as their output."
+            yield Warning_("output_is_lower_bound", text)
+    for kind, what, lacks in _LACKS:
+        count = sum(lacks(pair.before) or lacks(pair.after) for pair in pairs.pairs)
+        if count:
+            yield Warning_(kind, f"{count} of {len(pairs.pairs)} pairs lack {what} on a side.")
+
+
+_LACKS: Final[tuple[tuple[str, str, Callable[[Task], bool]], ...]] = (
+    ("outcome_missing", "an outcome", lambda task: task.outcome is None),
+    ("times_missing", "starts and ends of calls", lambda task: task.seconds is None),
+    ("cache_use_missing", "cache reads", lambda task: task.split is None),
+)
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    if not shown:
+        return ""
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return f" ({', '.join(shown[:_LISTED])}{more})"
+
+
+def _names(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return (", ".join(shown[:_LISTED]) + more) or "none"
+
+
+def coverage(rows: Iterable[OutcomeRow]) -> list[CoverageRow]:
+    """Say of each of eight outcomes whether these recordings tell it."""
+    by_name = {m.name: m.pairs for row in rows for m in row.measures}
+
+    def measured(name: str, text: str, measure: str) -> CoverageRow:
+        pairs = by_name.get(measure, 0)
+        if pairs:
+            return CoverageRow(name, "measured", f"{text}, {pairs} pairs")
+        return CoverageRow(name, "not_measurable", f"{text}: not in these recordings")
+
+    return [
+        CoverageRow(
+            "stored size and peak memory",
+            "not_measurable",
+            "A service does not show it; `cacheaudit replay` on the local engine does.",
+        ),
+        measured("cache hits on repeated input", "share of input read from the cache", "hit_ratio"),
+        CoverageRow(
+            "restore time",
+            "not_measurable",
+            "Part of the time to first token, never told apart by a service.",
+        ),
+        measured("time to first token", "first streamed token after the start", "first_token_p50"),
+        _generation(by_name),
+        CoverageRow(
+            "throughput under concurrent use",
+            "not_measurable",
+            "Recorded tasks do not load a service; it takes a load test.",
+        ),
+        measured("total cost", "tokens times dated prices", "cost_per_task"),
+        measured("answer and task correctness", "recorded outcome of the task", "pass_rate"),
+    ]
+
+
+def _generation(by_name: dict[str, int]) -> CoverageRow:
+    name = "generation speed"
+    if by_name.get("first_token_p50") and by_name.get("call_time_p50"):
+        text = "call time less time to first token; the figures are in the recordings"
+        return CoverageRow(name, "estimated", text)
+    return CoverageRow(name, "not_measurable", "needs the time of the first token and of the end")
+
+
+def factors(before: Side, after: Side) -> list[FactorRow]:
+    """Say of each of seven groups of factors whether both sides are the same in it."""
+    return [
+        _factor(
+            "agent architecture",
+            _describe(before.clients, before.purposes),
+            _describe(after.clients, after.purposes),
+            set(before.clients) == {"not recorded"} or set(after.clients) == {"not recorded"},
+        ),
+        _factor("input and model configuration", _names(before.models), _names(after.models)),
+        FactorRow("model architecture", "not_recorded", "", ""),
+        FactorRow("representation and compression", "not_recorded", "", ""),
+        _factor("inference framework", _names(before.providers), _names(after.providers)),
+        _factor(
+            "cache storage and transfer",
+            f"writes kept {_names(before.ttls)}",
+            f"writes kept {_names(after.ttls)}",
+            not before.ttls and not after.ttls,
+        ),
+        _factor(
+            "hardware and workload",
+            f"up to {before.most_at_once} calls at once",
+            f"up to {after.most_at_once} calls at once",
+            not before.most_at_once or not after.most_at_once,
+        ),
+    ]
+
+
+def _describe(clients: Iterable[str], purposes: Iterable[str]) -> str:
+    return f"{_names(clients)}; calls for {_names(purposes)}"
+
+
+def _factor(name: str, before: str, after: str, is_unknown: bool = False) -> FactorRow:
+    if is_unknown:
+        return FactorRow(name, "not_recorded", before, after)
+    return FactorRow(name, "same" if before == after else "differs", before, after)
