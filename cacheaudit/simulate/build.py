@@ -261,8 +261,8 @@ class Builder:
 
 def unusable(call: Call) -> Refusal | None:
     """Say why a call tells nothing of the cache, if it does not."""
-    if call.error is not None and call.usage is None:
-        return Refusal(call.id, "failed", "the call failed and reports no usage")
+    if call.error is not None and (call.usage is None or not call.usage.prompt_size):
+        return Refusal(call.id, "failed", "the call failed and reports no input")
     if call.requests != 1:
         return Refusal(call.id, "many_requests", "the record sums up several requests")
     return None
