@@ -26,6 +26,8 @@ LOSS_TOKENS = 1_024
 LOSS_SHARE = 20
 # Automatic caches store at intervals of up to 2,048 tokens.
 AUTOMATIC_LOSS_TOKENS = 2_048 + 128
+# Requests that may go out beside a conversation with a prompt of their own.
+_BESIDE = frozenset({"keep_alive", "warm_up", "probe", "compaction"})
 # A lane in which more than every third prompt is smaller than the one before it is no conversation.
 _MIN_CALLS_TO_JUDGE = 6
 
@@ -44,6 +46,8 @@ class Context:
         runs: Successive calls that lost tokens and read the same size.
         unrelated: Lanes whose prompts do not grow out of each other, so that nothing can be said of
             what they could have read.
+        asides: Positions of requests beside the conversation whose prompt is another one, each
+            with that of the call before it in the lane.
         unanswered: Positions of calls with a recorded body and no usage, such as refused ones.
         memo: What several rules derive from the session, by the name of who derives it.
     """
@@ -59,6 +63,7 @@ class Context:
         self.unrelated: list[Lane] = []
         self.reasoned: list[int] = []
         self.unanswered: list[int] = []
+        self.asides: list[tuple[int, int]] = []
         self.memo: dict[str, Any] = {}
         # Boundaries before calls without usage; they hold for the next call that has some.
         self._held: dict[str, tuple[Boundary, ...]] = {}
@@ -84,6 +89,9 @@ class Context:
             lane = lanes.get(call.lane)
             if lane is None:
                 lane = lanes[call.lane] = Lane(call.lane)
+            elif call.purpose in _BESIDE and total * 2 < lane.total:
+                self._set_aside(lane, index, call)
+                continue
             if call.diagnostics is not None and call.diagnostics.type.endswith("_changed"):
                 self.reasoned.append(index)
             low = high = call.started_at
@@ -107,6 +115,12 @@ class Context:
             lane.last, lane.last_index = call, index
             lane.total, lane.read, lane.written = total, read, written
             lane.low, lane.high = low, high
+
+    def _set_aside(self, lane: Lane, index: int, call: Call) -> None:
+        """Keep a request that is no turn of its lane out of the comparison."""
+        self.asides.append((index, lane.last_index))
+        made = (Boundary("compaction"),) if call.purpose == "compaction" else ()
+        self._held[lane.name] = (*self._held.get(lane.name, ()), *call.boundaries, *made)
 
     def _step(
         self,
@@ -165,9 +179,7 @@ class Context:
         lane.smallest = total
 
     @staticmethod
-    def _is_loss(
-        lane: Lane, lost: int, expected: int, read: int, sizes: dict[int, int]
-    ) -> bool:
+    def _is_loss(lane: Lane, lost: int, expected: int, read: int, sizes: dict[int, int]) -> bool:
         if not lane.explicit:
             return lost > AUTOMATIC_LOSS_TOKENS and lost * LOSS_SHARE > expected
         # An exact older size is no rounding, however small the difference is.

@@ -28,6 +28,7 @@ _WRITES = {
     "other": Decimal("1.25"),
 }
 _UNCACHED = "uncached"
+DOCUMENTED: Mapping[str, Decimal] = {_UNCACHED: Decimal(1), "read": _READ, **_WRITES}
 
 
 class Rates(Protocol):
@@ -100,7 +101,7 @@ def premium(call: Call, book: Prices | None, tokens: int, offset: int = 0) -> Pr
     if usage is None:
         return Premium(None, None)
     billed = _billed_as(usage, tokens, offset)
-    rates = _rates(call, usage, book)
+    rates = rates_of(call, usage, book)
     if rates is None:
         return Premium(_by_documented_multiples(billed), None)
     cost = Decimal(0)
@@ -151,7 +152,8 @@ def _billed_as(usage: Usage, tokens: int, offset: int) -> Mapping[str, int]:
     return found
 
 
-def _rates(call: Call, usage: Usage, book: Prices | None) -> Rates | None:
+def rates_of(call: Call, usage: Usage, book: Prices | None) -> Rates | None:
+    """Find the rates of a call; ``None`` where they are not known."""
     if book is None or call.model is None:
         return None
     return book.card(

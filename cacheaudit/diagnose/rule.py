@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.worth import Stage, Swap
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Evidence, Finding, Fix, Rival, Verdict
@@ -65,6 +66,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         rivals: Causes that the same record allows and that no other rule speaks for.
         change: First change, where bodies were recorded.
         also: Ids of other calls that the statement is about.
+        worth: Tokens that the fix would have had billed otherwise; priced by the runner.
+        must_pay: Say it only where the fix would have saved something at the prices in force.
+        stages: Calls whose input cost is told in a sentence each.
     """
 
     index: int
@@ -79,6 +83,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     rivals: tuple[Rival, ...] = ()
     change: Change | None = None
     also: tuple[str, ...] = ()
+    worth: tuple[Swap, ...] = ()
+    must_pay: bool = False
+    stages: tuple[Stage, ...] = ()
 
 
 class Rule(ABC):

@@ -16,14 +16,17 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
 from cacheaudit.diagnose.wording import count, place
+from cacheaudit.diagnose.worth import saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Finding, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
 
 UNEXPLAINED = "unexplained-loss"
 # Statements of single calls in one finding; more are counted.
 _STATEMENTS = 12
 _LISTED = 8
+# Drafts of a note whose stages are told.
+_STAGED = 4
 # Claims up to this rank rest on more than sizes.
 _STRONG_RANK = 13
 
@@ -77,7 +80,7 @@ def diagnose(
     losses.sort(key=_weight, reverse=True)
     calls = session.calls
     return Diagnosis(
-        findings=(*losses, *_notes(session, notes), *errors),
+        findings=(*losses, *_notes(session, notes, book), *errors),
         changes={calls[index].id: change for index, change in ctx.changes.items()},
         tokens_lost=sum(share.tokens for share in shares),
         tokens_unexplained=sum(s.tokens for s in shares if s.rule.name == UNEXPLAINED),
@@ -180,7 +183,7 @@ def _loss(session: Session, group: list[_Share], book: Prices | None, number: in
         first_change=place(change),
         tokens_lost=tokens,
         lost=total(premiums),
-        fix=rule.fix,
+        fix=_priced_fix(session, rule, [share.draft for share in group], book),
         session=session.id,
     )
 
@@ -245,31 +248,56 @@ def _rivals(rule: Rule, group: list[_Share]) -> tuple[Rival, ...]:
     return tuple(found.values())[:_LISTED]
 
 
-def _notes(session: Session, pairs: list[tuple[Rule, Draft]]) -> list[Finding]:
-    groups: dict[tuple[str, str], list[tuple[Rule, Draft]]] = {}
+def _notes(session: Session, pairs: list[tuple[Rule, Draft]], book: Prices | None) -> list[Finding]:
+    groups: dict[tuple[str, str], list[Draft]] = {}
+    rules: dict[str, Rule] = {}
     for rule, draft in pairs:
-        groups.setdefault((rule.id, draft.verdict), []).append((rule, draft))
-    found: list[Finding] = []
-    for number, group in enumerate(groups.values()):
-        rule, drafts = group[0][0], [draft for _, draft in group]
-        found.append(
-            Finding(
-                id=f"{rule.id}:{session.id}:n{number}",
-                rule=rule.id,
-                name=rule.name,
-                title=_title(rule, drafts),
-                verdict=drafts[0].verdict,
-                evidence=drafts[0].evidence,
-                calls=_call_ids(session, drafts),
-                established=_statements(drafts),
-                to_check=_union([draft.to_check for draft in drafts]),
-                rivals=_union_rivals(drafts),
-                fix=rule.fix,
-                kind="note",
-                session=session.id,
-            )
-        )
-    return found
+        if draft.must_pay and not _pays(session, draft, book):
+            continue
+        rules[rule.id] = rule
+        groups.setdefault((rule.id, draft.verdict), []).append(draft)
+    return [
+        _note(session, rules[key[0]], drafts, book, number)
+        for number, (key, drafts) in enumerate(groups.items())
+    ]
+
+
+def _note(
+    session: Session, rule: Rule, drafts: list[Draft], book: Prices | None, number: int
+) -> Finding:
+    stages = tuple(
+        stage_line(session, stage, book) for draft in drafts[:_STAGED] for stage in draft.stages
+    )
+    return Finding(
+        id=f"{rule.id}:{session.id}:n{number}",
+        rule=rule.id,
+        name=rule.name,
+        title=_title(rule, drafts),
+        verdict=drafts[0].verdict,
+        evidence=drafts[0].evidence,
+        calls=_call_ids(session, drafts),
+        established=_statements(drafts) + stages,
+        to_check=_union([draft.to_check for draft in drafts]),
+        rivals=_union_rivals(drafts),
+        fix=_priced_fix(session, rule, drafts, book),
+        kind="note",
+        session=session.id,
+    )
+
+
+def _pays(session: Session, draft: Draft, book: Prices | None) -> bool:
+    saved = saving(session, draft.worth, book)
+    return saved is not None and saved.input_equivalents > 0
+
+
+def _priced_fix(
+    session: Session, rule: Rule, drafts: list[Draft], book: Prices | None
+) -> Fix | None:
+    """Put what the fix would have saved beside it, where the rule says which tokens it moves."""
+    swaps = [swap for draft in drafts for swap in draft.worth]
+    if rule.fix is None or not swaps:
+        return rule.fix
+    return msgspec.structs.replace(rule.fix, saves_alone=saving(session, swaps, book))
 
 
 def _union_rivals(drafts: list[Draft]) -> tuple[Rival, ...]:
