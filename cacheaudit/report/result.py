@@ -62,25 +62,68 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """What the provider's rules say a call should have read and written."""
+    """What the provider's rules say a call should have read and written.
+
+    ``why`` says why it should not have read more, in a word: ``expired``, ``below_minimum`` …
+    """
 
     cache_read: int | None
     cache_write: int | None
     uncached_input: int | None
+    why: str | None = None
 
 
 class ChangeRow(msgspec.Struct, frozen=True):
-    """First change against the call before it."""
+    """First change against the call before it.
+
+    ``before`` and ``after`` say what stood there and stands there now; ``before_text`` and
+    ``after_text`` show it around the change, letters and digits masked unless the text was asked
+    for.
+    """
 
     level: str
     path: str
     byte_offset: int
     kind: str
     tokens_after: int | None
+    before: str | None = None
+    after: str | None = None
+    before_text: str | None = None
+    after_text: str | None = None
+    masked: bool = True
+
+
+class Strip(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompt of a call as a row of levels, in tokens.
+
+    Attributes:
+        parts: (level, tokens) in render order.
+        marks: Cache markers: tokens of the prompt up to and including the marked content block.
+        change: Tokens before the first difference from the previous call of the lane.
+        scaled: Sizes of content blocks are not known; widths follow their bytes.
+    """
+
+    parts: list[tuple[str, int]]
+    marks: list[int] = []
+    change: int | None = None
+    scaled: bool = False
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of the result."""
+    """One call of the result.
+
+    Attributes:
+        predicted: By the provider's rules; ``None`` where the call was not simulated.
+        writes: Tokens written, by lifetime; ``None`` where the record does not split them.
+        price: Id of the price row that ``cost`` rests on.
+        reported_cost: Cost that the record itself states.
+        first_token_seconds: From the start of the request to the first streamed token.
+        alive_seconds: How long what this call read or wrote lives, from the start of the request.
+        events: What lies between the call before it in its lane and this one: ``compaction``,
+            ``clear``, ``resume``, ``branch``; ``retry`` for a repeated attempt.
+        reason: The provider's own word on a miss.
+        strip: The prompt's levels, where bodies were recorded.
+    """
 
     id: str
     session: str
@@ -98,6 +141,14 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
     cost: str | None = None
     first_change: ChangeRow | None = None
     where: str | None = None
+    writes: dict[str, int] | None = None
+    price: str | None = None
+    reported_cost: str | None = None
+    first_token_seconds: float | None = None
+    alive_seconds: int | None = None
+    events: list[str] = []
+    reason: str | None = None
+    strip: Strip | None = None
 
 
 class RivalRow(msgspec.Struct, frozen=True):
@@ -116,18 +167,37 @@ class PlaceRow(msgspec.Struct, frozen=True):
 
 
 class LossRow(msgspec.Struct, frozen=True):
-    """What something cost or would save."""
+    """What something cost or would save; negative where it costs more."""
 
     input_equivalents: str
     cost: str | None
 
 
+class SavingRow(msgspec.Struct, frozen=True):
+    """A difference of two bills; negative where the second costs more, ``None`` where unknown."""
+
+    input_equivalents: str | None
+    cost: str | None
+
+
 class FixRow(msgspec.Struct, frozen=True):
-    """What to do about a finding."""
+    """What to do about a finding.
+
+    ``edit`` is the fix as ``simulate --edit`` takes it, where the simulator can run it.
+    """
 
     title: str
     patch: str | None
     saves_alone: LossRow | None
+    edit: str | None = None
+
+
+class LossPlace(msgspec.Struct, frozen=True):
+    """What one call of a finding lost."""
+
+    call: str
+    tokens_lost: int
+    lost: LossRow | None = None
 
 
 class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,22 +219,118 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens_lost: int
     lost: LossRow | None
     fix: FixRow | None
+    places: list[LossPlace] = []
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """The same calls under another setting, simulated.
+
+    Attributes:
+        name: In kebab case. ``no-caching`` and ``ideal`` are the two ends of the score.
+        title: One line.
+        calls: Calls that the sums are of.
+        uncached_input: Tokens neither read nor written.
+        cache_read: Tokens read.
+        cache_write: Tokens written, whatever their lifetime.
+        hit_ratio: Read of all input.
+        input_equivalents: In ordinary input tokens.
+        cost: Money, output included; ``None`` where no price is known.
+        saves: Against ``WhatIf.baseline``; negative where it costs more.
+        added_calls: Calls that were not in the record, such as refreshes.
+        own_costs: What the setting itself costs; contained in ``saves``.
+        refused: Why it cannot be said; the sums are ``None`` then.
+        left_out: Edits that do not go with the others: name → reason.
+        command: Command line that works it out again.
+    """
+
+    name: str
+    title: str = ""
+    calls: int | None = None
+    uncached_input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    hit_ratio: float | None = None
+    input_equivalents: str | None = None
+    cost: str | None = None
+    saves: SavingRow | None = None
+    added_calls: int = 0
+    own_costs: SavingRow | None = None
+    refused: str | None = None
+    left_out: dict[str, str] = {}
+    command: str | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One fix on top of those before it.
+
+    Attributes:
+        name: Name of the edit.
+        title: Imperative.
+        saves: On top of the steps before it; negative where it costs more.
+        alone: What it saves by itself.
+        findings: Ids of the findings that it mends.
+        edit: As ``simulate --edit`` takes it.
+    """
+
+    name: str
+    title: str
+    saves: SavingRow
+    alone: SavingRow | None = None
+    findings: list[str] = []
+    edit: str | None = None
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What every fix together would make of the bill; filled by simulation."""
+    """What fixes would make of the bill; filled by simulation.
 
-    all_fixes: dict[str, Any] | None = None
-    scenarios: list[dict[str, Any]] = []
+    Attributes:
+        all_fixes: All fixes at once, in the shape of :class:`Scenario`.
+        scenarios: Other settings, each in the shape of :class:`Scenario`.
+        reported: The simulated calls as they were billed.
+        baseline: The same calls as simulated without any change.
+        waterfall: Fixes one after another: ``baseline`` less what all steps save is exactly
+            ``all_fixes``.
+        low: Least that all fixes together save, under the disputed rules and chances.
+        high: Most that they save.
+        reason: Why there is no simulation, where there is none.
+    """
+
+    all_fixes: Scenario | dict[str, Any] | None = None
+    scenarios: list[Scenario | dict[str, Any]] = []
+    reported: Scenario | None = None
+    baseline: Scenario | None = None
+    waterfall: list[Step] = []
+    low: SavingRow | None = None
+    high: SavingRow | None = None
+    reason: str | None = None
 
 
 class Simulation(msgspec.Struct, frozen=True):
-    """How well the provider's rules, replayed, explain what was reported."""
+    """How well the provider's rules, replayed, explain what was reported.
+
+    Attributes:
+        exact_calls: Calls whose predicted read is the reported one.
+        calls: Calls with both.
+        mean_abs_error_tokens: Mean distance of the reads.
+        unexplained_tokens: Tokens that should have been read and were not.
+        exact_writes: Calls whose writes are predicted exactly too.
+        surplus_tokens: Tokens that were read and should not have been.
+        refused: Calls without a prediction, by reason.
+        modes: Calls by what their prediction rests on: ``bodies`` or ``sizes``.
+        switches: Disputed rules set to something else than their default.
+        assumed: Facts in use that rest on one secondary source or on inference.
+    """
 
     exact_calls: int | None = None
     calls: int | None = None
     mean_abs_error_tokens: float | None = None
     unexplained_tokens: int | None = None
+    exact_writes: int | None = None
+    surplus_tokens: int | None = None
+    refused: dict[str, int] = {}
+    modes: dict[str, int] = {}
+    switches: dict[str, str] = {}
+    assumed: list[str] = []
 
 
 class Quality(msgspec.Struct, frozen=True):
@@ -196,11 +362,55 @@ class PriceUsed(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool that requests declared.
+
+    Attributes:
+        name: Name of the tool.
+        tokens: Size of its definition, the largest seen; ``None`` where not known.
+        calls: Calls that declared it.
+        used: Times that the model used it, as far as later requests show.
+        versions: Different definitions under its name.
+        churn: Times that it came, went or moved between two calls of a lane.
+    """
+
+    name: str
+    tokens: int | None
+    calls: int
+    used: int
+    versions: int = 1
+    churn: int = 0
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule of the catalogue and how it went.
+
+    ``state`` is ``found``, ``clear`` (it looked and found nothing), ``not_applicable`` (the record
+    lacks what it needs; ``why`` says what) or ``failed``.
+    """
+
+    rule: str
+    name: str
+    title: str
+    state: str
+    why: str | None = None
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule of the provider's that the result rests on, such as a lifetime or a minimum size."""
+
+    model: str
+    name: str
+    value: str
+    source: str | None = None
+    checked: str | None = None
+
+
 class AuditResult(msgspec.Struct, kw_only=True):
     """Everything an audit says.
 
     ``calls`` may be read more than once but is kept on disk when it is long, so that memory does
-    not grow with the history.
+    not grow with the history. ``command`` is the command line that made it.
     """
 
     tool: Tool
@@ -215,6 +425,10 @@ class AuditResult(msgspec.Struct, kw_only=True):
     by_purpose: list[Group] = []
     by_session: list[Group] = []
     prices: list[PriceUsed] = []
+    tools: list[ToolUse] = []
+    checks: list[Check] = []
+    facts: list[Fact] = []
+    command: str | None = None
     schema: str = AUDIT_SCHEMA
 
 

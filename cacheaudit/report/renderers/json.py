@@ -22,6 +22,10 @@ _AFTER = (
     "by_purpose",
     "by_session",
     "prices",
+    "tools",
+    "checks",
+    "facts",
+    "command",
 )
 
 
