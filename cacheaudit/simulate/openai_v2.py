@@ -181,6 +181,7 @@ def _endings(request: SimRequest) -> Iterator[int]:
     """
     roles, kinds, messages = request.roles, request.kinds, request.messages
     last = len(request.digests) - 1
+    opening = _developer_end(request)
     for index in range(last, -1, -1):
         ends = index == last or messages[index] != messages[index + 1]
         if not ends:
@@ -188,9 +189,7 @@ def _endings(request: SimRequest) -> Iterator[int]:
         if kinds[index] == "tool_result":
             if index == last or kinds[index + 1] != "tool_result":
                 yield index
-        elif roles[index] == "user":
-            yield index
-        elif roles[index] in _DEVELOPER and index == _developer_end(request):
+        elif roles[index] == "user" or index == opening:
             yield index
 
 
