@@ -166,6 +166,6 @@ def method(result: CompareResult) -> str:
     return (
         f"Intervals: {boot.method} bootstrap over pairs, {boot.resamples:,} resamples, seed"
         f" {boot.seed}, {boot.level:.0%} each; with four outcomes about one in five such"
-        " comparisons of equal sides shows some difference. Cost and time are means over pairs, p50 and p95 over"
-        " all tasks or calls of the pairs."
+        " comparisons of equal sides shows some difference. Cost and time are means over pairs, p50"
+        " and p95 over all tasks or calls of the pairs."
     )
