@@ -1,0 +1,87 @@
+"""``cacheaudit simulate``: predicted against reported, call by call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cacheaudit.cli._machine import Machine
+from cacheaudit.cli._options import output_options, prices_option
+from cacheaudit.cli._output import Output, write_json
+
+FORMATS = ("text", "json")
+
+
+@click.command("simulate")
+@click.argument(
+    "paths", metavar="SESSION...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "--ttl",
+    type=click.Choice(("5m", "1h")),
+    help="Simulate as if all markers had asked for this lifetime.",
+)
+@click.option(
+    "--switch",
+    "switches",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set a disputed provider rule; may be repeated. docs/guide/simulator.md lists them.",
+)
+@click.option(
+    "--known",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="JSON file with what is known of calls that have no body, by call id.",
+)
+@prices_option
+@output_options(*FORMATS)
+@click.pass_obj
+def command(
+    machine: Machine,
+    *,
+    paths: tuple[Path, ...],
+    ttl: str | None,
+    switches: tuple[str, ...],
+    known: Path | None,
+    prices: tuple[Path, ...],
+    as_json: bool,
+    form: str | None,
+    output: Path | None,
+    quiet: bool,
+    no_color: bool,
+) -> None:
+    """Play sessions through the provider's cache rules and compare with what was billed.
+
+    Requests that were recorded are simulated exactly; calls of which only the usage is known are
+    simulated from their sizes, and where those do not suffice nothing is predicted.
+    """
+    from cacheaudit.cli._progress import progress
+    from cacheaudit.jobs.inputs import Inputs
+    from cacheaudit.jobs.simulate import simulate
+    from cacheaudit.simulate.edit import parse_edit
+    from cacheaudit.simulate.switches import Switches
+
+    out = Output(
+        form=form,
+        as_json=as_json,
+        output=output,
+        quiet=quiet,
+        no_color=no_color,
+        environment=machine.environment,
+        formats=FORMATS,
+    )
+    inputs = Inputs(paths=paths, environment=machine.environment, home=machine.home, prices=prices)
+    edits = () if ttl is None else (parse_edit(f"ttl:ttl={ttl}"),)
+    with progress(quiet=quiet) as told:
+        result = simulate(
+            inputs, told, switches=Switches.of_texts(switches), known=known, edits=edits
+        )
+    if out.form == "json":
+        out.write(lambda stream: write_json(result, stream))
+        return
+    from cacheaudit.report.renderers.text import emit
+    from cacheaudit.report.simulation import simulation_text
+
+    parts = list(simulation_text(result))
+    out.write(lambda stream: emit(parts, stream, out.view))

@@ -1,0 +1,158 @@
+"""Plays recorded sessions through the providers' cache rules: predicted against reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import msgspec
+
+from cacheaudit.errors import UsageError
+from cacheaudit.ingest.problems import Problems
+from cacheaudit.jobs.common import open_corpus, require_readable
+from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.model.call import Call
+from cacheaudit.model.money import plain
+from cacheaudit.model.usage import Usage
+from cacheaudit.pricing.book import PriceBook
+from cacheaudit.report.simulation import (
+    Parts,
+    SimulatedCall,
+    SimulatedTotals,
+    SimulationAccuracy,
+    SimulationResult,
+)
+from cacheaudit.simulate.edit import Edit, apply_all
+from cacheaudit.simulate.request import Outcome
+from cacheaudit.simulate.run import SimCall, Totals, run
+from cacheaudit.simulate.sizes import Known
+from cacheaudit.simulate.switches import Switches
+
+
+def simulate(
+    inputs: Inputs,
+    progress: Progress,
+    *,
+    switches: Switches,
+    known: Path | None = None,
+    edits: Sequence[Edit] = (),
+) -> SimulationResult:
+    """Simulate sessions.
+
+    Args:
+        inputs: What to read.
+        progress: Told after every session.
+        switches: Disputed rules.
+        known: JSON file with what is known of calls besides their usage, by call id.
+        edits: Changes to make before the simulation.
+
+    Raises:
+        UsageError: A path does not exist, or ``known`` cannot be read.
+        EditRefused: The record lacks what an edit needs.
+    """
+    problems = Problems()
+    corpus = open_corpus(inputs, problems, progress)
+    calls: Sequence[Call] = [
+        call for session in corpus.sessions() for call in session.calls if _wanted(call, inputs)
+    ]
+    require_readable(corpus, problems)
+    recorded = {call.id: call.usage for call in calls}
+    facts = {} if known is None else _known(known, recorded.keys())
+    changed = apply_all(edits, calls) if edits else calls
+    found = run(changed, PriceBook(inputs.prices), switches=switches, known=facts)
+    return SimulationResult(
+        calls=[_row(row, recorded.get(row.id)) for row in found.calls],
+        totals=_totals(found.totals),
+        reported=_totals(found.reported),
+        accuracy=SimulationAccuracy(**msgspec.structs.asdict(found.accuracy)),
+        rules_version=found.rules_version,
+        switches=found.switches,
+        edits=[edit.name for edit in edits],
+        assumed=list(found.assumed),
+        problems={kind: count for kind, count, _ in problems.items()},
+    )
+
+
+def _wanted(call: Call, inputs: Inputs) -> bool:
+    at = call.at
+    if inputs.since is not None and (at is None or at < inputs.since):
+        return False
+    return inputs.until is None or (at is not None and at < inputs.until)
+
+
+def _known(path: Path, ids: object) -> dict[str, Known]:
+    """Read what a user knows of calls besides their usage."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Known])
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"Cannot read {str(path)!r}: {reason}.", "Check the path.") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{str(path)!r} does not say what is known of calls: {error}.",
+            'Write an object: {"call id": {"static": 7000, "changed": "tools", …}}.',
+        ) from error
+    strangers = [name for name in found if name not in ids]  # type: ignore[operator]
+    if strangers:
+        raise UsageError(
+            f"{str(path)!r} names {strangers[0]!r}, which is no call of what was read.",
+            "`cacheaudit simulate --json` lists the ids.",
+        )
+    return found
+
+
+def _row(row: SimCall, recorded: Usage | None) -> SimulatedCall:
+    return SimulatedCall(
+        id=row.id,
+        session=row.session,
+        lane=row.lane,
+        mode=row.mode,
+        predicted=None if row.predicted is None else _predicted(row.predicted),
+        reported=None if recorded is None else _reported(recorded),
+        exact=row.exact,
+        error_tokens=row.error_tokens,
+        refused=row.refused,
+        detail=row.detail,
+    )
+
+
+def _predicted(outcome: Outcome) -> Parts:
+    return Parts(
+        cache_read=outcome.read,
+        cache_write=outcome.written,
+        uncached_input=outcome.uncached,
+        cache_write_by_ttl=dict(outcome.writes),
+        hit_from=outcome.hit_from,
+        notes=outcome.notes,
+        refused=outcome.refused,
+    )
+
+
+def _reported(usage: Usage) -> Parts:
+    fields = {"5m": usage.write_5m, "1h": usage.write_1h, "30m": usage.write_30m}
+    fields |= {"12h": usage.write_12h, "other": usage.write_other}
+    return Parts(
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
+        uncached_input=usage.uncached_input,
+        cache_write_by_ttl={ttl: tokens for ttl, tokens in fields.items() if tokens},
+    )
+
+
+def _totals(totals: Totals) -> SimulatedTotals:
+    return SimulatedTotals(
+        calls=totals.calls,
+        total_input=totals.total_input,
+        uncached_input=totals.uncached_input,
+        cache_read=totals.cache_read,
+        cache_write=totals.cache_write,
+        hit_ratio=_text(totals.hit_ratio),
+        input_equivalents=_text(totals.input_equivalents),
+        cost=_text(totals.cost),
+        currency=totals.currency,
+    )
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else plain(value)
