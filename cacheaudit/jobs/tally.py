@@ -20,6 +20,7 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.cost import price_call
 from cacheaudit.pricing.equivalents import call_input_equivalents
+from cacheaudit.pricing.plan import Plan
 from cacheaudit.report.result import CostTotal, Quality, Totals
 
 
@@ -87,6 +88,7 @@ class Sums:
                 setattr(self, name, value + (getattr(self, name) or 0))
 
 
+CURRENCY = "USD"
 _COUNTS = ("total", "uncached", "read", "w5", "w1", "w30", "w12", "wx", "output", "searches")
 
 
@@ -181,10 +183,13 @@ class Bucket:
         return CostTotal(
             computed=plain(money) if self.unpriced < calls or not calls else None,
             reported=plain(self.reported) if self.reported is not None else None,
-            currency="USD",
+            currency=CURRENCY,
             unpriced_calls=self.unpriced,
             reason=reason,
         )
+
+
+_Service = tuple[str | None, str | None, str | None, str | None, str | None, str | None]
 
 
 class Tally:
@@ -195,6 +200,7 @@ class Tally:
 
     def __init__(self, book: PriceBook) -> None:
         self._book = book
+        self._plans: dict[_Service, Plan] = {}
         self.buckets: dict[str, Bucket] = {}
         self.cards: dict[str, RateCard] = {}
         self.assumed_multipliers = 0
@@ -243,14 +249,27 @@ class Tally:
         Returns:
             The price row, where its rates times the call's parts are the whole cost.
         """
-        if FLAG_OUTPUT_LOWER_BOUND in usage.flags:
+        flags = usage.flags
+        if flags and FLAG_OUTPUT_LOWER_BOUND in flags:
             bucket.lower_bound = True
-        if not usage.parts and not usage.write_other and FLAG_NOT_BILLED not in usage.flags:
-            card = self.card(usage, provider, model, surface, at)
+        if not usage.parts and not usage.write_other and FLAG_NOT_BILLED not in flags:
+            service = (
+                provider,
+                model,
+                surface,
+                usage.speed,
+                usage.service_tier,
+                usage.inference_geo,
+            )
+            plan = self._plans.get(service)
+            if plan is None:
+                plan = self._plans[service] = self._book.plan(*service)
+            card = plan.pick(at, usage.prompt_size if plan.tiered else None)
             if card is not None and is_plain(usage, card):
                 entry = bucket.by_card.get(card.id)
                 if entry is None:
                     entry = bucket.by_card[card.id] = (card, Sums())
+                    self.cards[card.id] = card
                 entry[1].add(usage)
                 return card
         self._add_odd(bucket, usage, provider, model, surface, at)
@@ -272,9 +291,14 @@ class Tally:
             id="", provider=provider, model=model, surface=surface, started_at=at, usage=usage
         )
         cost = price_call(call, self._book)
-        if cost.amount is None:
+        for part_model in {part.model or model for part in usage.parts} or {model}:
+            self.card(usage, provider, part_model, surface, at)
+        foreign = cost.amount is not None and cost.currency != CURRENCY
+        if cost.amount is None or foreign:
             bucket.unpriced += 1
             reason = cost.reason or "no price is known"
+            if foreign:
+                reason = f"priced in {cost.currency}, totals are in {CURRENCY}"
             bucket.reasons[reason] = bucket.reasons.get(reason, 0) + 1
         else:
             bucket.extra += cost.amount
@@ -288,7 +312,7 @@ class Tally:
 
     def add_reported(self, bucket: Bucket, cost: Decimal, currency: str) -> None:
         """Add what the record itself says that a call cost; other currencies stay apart."""
-        if currency == "USD":
+        if currency == CURRENCY:
             bucket.reported = cost + (bucket.reported or ZERO)
 
     @property
@@ -315,17 +339,17 @@ def is_plain(usage: Usage, card: RateCard) -> bool:
     """Whether a call can be priced by multiplying its parts with the rates of one row."""
     if usage.uncached_input is None or usage.cache_read is None or usage.output is None:
         return False
-    if usage.write_5m and "5m" not in card.writes:
-        return False
-    if usage.write_1h and "1h" not in card.writes:
-        return False
-    if usage.write_30m and "30m" not in card.writes:
-        return False
-    if usage.write_12h and "12h" not in card.writes:
-        return False
-    if card.uncached <= ZERO or (usage.output and card.output is None):
-        return False
-    return not usage.web_searches or card.web_search is not None
+    writes = card.writes
+    return not (
+        (usage.write_5m and "5m" not in writes)
+        or (usage.write_1h and "1h" not in writes)
+        or (usage.write_30m and "30m" not in writes)
+        or (usage.write_12h and "12h" not in writes)
+        or (usage.web_searches and card.web_search is None)
+        or not card.uncached
+        or card.output is None
+        or card.currency != CURRENCY
+    )
 
 
 def merged(buckets: Iterable[Bucket]) -> Bucket:

@@ -70,7 +70,7 @@ class PriceBook:
         """
         plan = self._plans.get((provider, model, surface, speed, service_tier, geo))
         if plan is None:
-            plan = self._plan(provider, model, surface, speed, service_tier, geo)
+            plan = self.plan(provider, model, surface, speed, service_tier, geo)
         return plan.pick(at, total_input)
 
     def why_not(
@@ -84,7 +84,7 @@ class PriceBook:
         geo: str | None = None,
     ) -> str:
         """Say in a few words why :meth:`card` found nothing."""
-        plan = self._plan(provider, model, surface, speed, service_tier, geo)
+        plan = self.plan(provider, model, surface, speed, service_tier, geo)
         return plan.reason or f"no price of {model} holds at that date"
 
     def is_tiered(
@@ -98,7 +98,7 @@ class PriceBook:
         geo: str | None = None,
     ) -> bool:
         """Whether the price depends on the size of the prompt."""
-        return self._plan(provider, model, surface, speed, service_tier, geo).tiered
+        return self.plan(provider, model, surface, speed, service_tier, geo).tiered
 
     @property
     def as_of(self) -> str:
@@ -115,7 +115,7 @@ class PriceBook:
         """Every table, the user's own first; reads all of them."""
         return self._own + [t for name in builtin_names() if (t := self.table(name)) is not None]
 
-    def _plan(
+    def plan(
         self,
         provider: str | None,
         model: str | None,
@@ -124,6 +124,10 @@ class PriceBook:
         service_tier: str | None,
         geo: str | None,
     ) -> Plan:
+        """Return every price of one model and kind of service, by date, hour and prompt size.
+
+        For who prices many calls: ``plan.pick(at, total_input)`` is what :meth:`card` does last.
+        """
         key = (provider, model, surface, speed, service_tier, geo)
         plan = self._plans.get(key)
         if plan is None:
