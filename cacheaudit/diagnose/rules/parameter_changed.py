@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from cacheaudit.diagnose.changed import FRONT_RANK, MESSAGES_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
@@ -75,13 +76,12 @@ class ParameterChanged(Rule):
         yield from changed_drafts(ctx, (), _is_behind, MESSAGES_RANK, _title)
 
 
-def _is_front(change: Change) -> bool:
-    is_parameter = change.kind == "parameter" and change.path != "model"
-    return is_parameter and change.level != "messages"
+def _is_front(diff: Diff) -> bool:
+    return diff.shape == "parameter" and diff.change.path != "model" and diff.in_front
 
 
-def _is_behind(change: Change) -> bool:
-    return change.kind == "parameter" and change.level == "messages"
+def _is_behind(diff: Diff) -> bool:
+    return diff.shape == "parameter" and not diff.in_front
 
 
 def _title(change: Change) -> str:

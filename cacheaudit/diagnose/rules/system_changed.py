@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
@@ -63,8 +64,8 @@ class SystemChanged(Rule):
         yield from changed_drafts(ctx, self.provider_reasons, _is_system, FRONT_RANK, _title)
 
 
-def _is_system(change: Change) -> bool:
-    return change.level == "system" and change.kind != "parameter"
+def _is_system(diff: Diff) -> bool:
+    return diff.change.level == "system" and diff.change.kind != "parameter"
 
 
 def _title(change: Change) -> str:

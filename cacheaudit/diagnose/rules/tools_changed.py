@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
@@ -74,8 +75,8 @@ class ToolsChanged(Rule):
         yield from changed_drafts(ctx, self.provider_reasons, _is_tool, FRONT_RANK, _title)
 
 
-def _is_tool(change: Change) -> bool:
-    return change.level == "tools" and change.kind != "parameter"
+def _is_tool(diff: Diff) -> bool:
+    return diff.change.level == "tools" and diff.change.kind != "parameter"
 
 
 def _title(change: Change) -> str:
