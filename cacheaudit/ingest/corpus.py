@@ -17,6 +17,7 @@ from cacheaudit.ingest.files import FoundFile, find_files
 from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.records import UsageRecord, record_of
+from cacheaudit.ingest.replays import REPEATING, MainLine
 from cacheaudit.ingest.seen import SeenKeys
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.ports import ProblemSink, Source
@@ -125,8 +126,15 @@ class Corpus:
         later copy adds; copies that add nothing are left out.
         """
         done = 0
+        group, line = "", MainLine()
         for item in self.files:
+            if item.group != group:
+                group, line = item.group, MainLine()
+            repeating = item.source.name in REPEATING
             for record in self._records(item):
+                if repeating and line.repeats(record.lane, (record.key or "").partition(":")[0]):
+                    self.seen.repeated += 1
+                    continue
                 more = self.seen.new_output(record.key, record.usage.output or 0)
                 if more != 0:
                     yield item.source, record, more
@@ -167,8 +175,12 @@ class Corpus:
             yield group[0].source, group
 
     def _fresh(self, source: Source, group: Sequence[Recognised]) -> Iterator[Call]:
+        line, repeating = MainLine(), source.name in REPEATING
         for item in group:
             for call in source.read(item.file.path, self.problems):
+                if repeating and line.repeats(call.lane, call.id):
+                    self.seen.repeated += 1
+                    continue
                 output = call.usage.output if call.usage is not None else None
                 more = self.seen.new_output(call.dedupe_key, output or 0)
                 if more is None:

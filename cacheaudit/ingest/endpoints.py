@@ -108,6 +108,18 @@ def provider_of_model(model: str | None) -> str | None:
     return None
 
 
+def served_model(sent: str | None, answered: str | None) -> str | None:
+    """Return the model of a call: as sent, unless that is a router's word or a gateway's alias.
+
+    ``openrouter/auto`` and ``my-fast-model`` name no model; the response says which one answered.
+    """
+    if sent is None or answered is None:
+        return sent or answered
+    if provider_of_model(sent) is None and provider_of_model(answered) is not None:
+        return answered
+    return sent
+
+
 def endpoint_of(url: str | None) -> Endpoint:
     """Look an address up; credentials in it are ignored."""
     if not url:

@@ -12,7 +12,12 @@ from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import read_count, text
 from cacheaudit.ingest.answers import Answer, raw_usage, read_answer, short_message
 from cacheaudit.ingest.bodies import Bodies, session_in, with_sizes
-from cacheaudit.ingest.endpoints import Endpoint, endpoint_of, provider_of_model
+from cacheaudit.ingest.endpoints import (
+    Endpoint,
+    endpoint_of,
+    provider_of_model,
+    served_model,
+)
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.unpack import UnpackError, header
 from cacheaudit.model.call import Call, CallError, Origin, Span
@@ -184,7 +189,8 @@ def _is_model_call(exchange: Exchange, endpoint: Endpoint) -> bool:
 
 def _model(request: Mapping[str, Any] | None, answer: Answer, endpoint: Endpoint) -> str | None:
     sent = request or {}
-    model = text(sent.get("model")) or text(sent.get("modelId")) or endpoint.model or answer.model
+    named = text(sent.get("model")) or text(sent.get("modelId")) or endpoint.model
+    model = served_model(named, answer.model)
     return model.removeprefix("models/") if model else None
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.ingest._fields import mapping, sequence, text
+from cacheaudit.ingest.endpoints import served_model
 
 MODEL: Final = (
     "gen_ai.request.model", "gen_ai.response.model", "llm.model_name", "llm.request.model",
@@ -47,6 +48,12 @@ _PROVIDERS: Final[dict[str, tuple[str | None, str | None]]] = {
     "vllm": ("local", "local"),
 }
 _INDEXED: Final = re.compile(r"^(\d+)\.(.+)$")
+
+
+def model_of(attributes: Mapping[str, Any]) -> str | None:
+    """Return the model: as asked for, or the one that answered where a router was asked."""
+    answered = text(attributes.get("gen_ai.response.model"))
+    return served_model(first_text(attributes, MODEL), answered)
 
 
 def provider_of(attributes: Mapping[str, Any]) -> tuple[str | None, str | None]:

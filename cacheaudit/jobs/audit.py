@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from cacheaudit._version import __version__
 from cacheaudit.diagnose.runner import diagnose
-from cacheaudit.ingest.corpus import Corpus
+from cacheaudit.ingest.corpus import Amendment, Corpus
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.common import (
     Moments,
@@ -15,6 +15,8 @@ from cacheaudit.jobs.common import (
     require_readable,
     rules_version,
     source_limits,
+    stored_sessions,
+    undated,
 )
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.jobs.tally import Bucket, Tally, merged
@@ -71,9 +73,8 @@ def audit(inputs: Inputs, progress: Progress) -> AuditResult:
     corpus = open_corpus(inputs, problems, progress)
     for session in corpus.sessions():
         work.take(session)
-        for amendment in corpus.amendments:
-            work.amend(amendment.call, amendment.more_output)
-        corpus.amendments.clear()
+        work.amend(corpus.amendments)
+    work.amend(corpus.amendments)  # of files that held nothing but copies
     require_readable(corpus, problems)
     return work.result(corpus)
 
@@ -91,6 +92,8 @@ class _Work:
         self._findings: list[Finding] = []
         self._moments = Moments()
         self._sessions = 0
+        self._undated = 0
+        self._more: dict[str, tuple[int, RateCard | None]] = {}
 
     def take(self, session: Session) -> None:
         """Diagnose a session and add its calls."""
@@ -109,9 +112,9 @@ class _Work:
             return session
         low = self._since if self._since is not None else float("-inf")
         high = self._until if self._until is not None else float("inf")
-        kept = tuple(
-            call for call in session.calls if call.at is not None and low <= call.at < high
-        )
+        dated = [call for call in session.calls if call.at is not None and not call.relative_time]
+        self._undated += len(session.calls) - len(dated)
+        kept = tuple(call for call in dated if low <= (call.at or 0.0) < high)
         return Session(id=session.id, source=session.source, calls=kept, project=session.project)
 
     def _add(self, call: Call, change: Change | None) -> None:
@@ -145,17 +148,33 @@ class _Work:
             usage.web_searches or 0,
         )
 
-    def amend(self, call: Call, more: int) -> None:
-        """Correct a call that was added already: a later copy had more output."""
-        usage = call.usage
-        bucket = self._buckets.get((call.session, call.purpose, call.model or "unknown"))
-        if usage is None or bucket is None:
+    def amend(self, amendments: list[Amendment]) -> None:
+        """Correct calls that were added already, since a later copy had more output; empties it."""
+        for amendment in amendments:
+            call = amendment.call
+            usage = call.usage
+            if usage is None:
+                continue
+            at = None if call.relative_time else call.at
+            card = self._tally.card(usage, call.provider, call.model, call.surface, at)
+            before = self._more.get(call.id, (0, None))[0]
+            self._more[call.id] = before + amendment.more_output, card
+            cost = price_call(call, self._book).amount
+            self._spool.amend(call.id, usage.output or 0, None if cost is None else plain(cost))
+        amendments.clear()
+
+    def _correct_totals(self) -> None:
+        """Add what later copies had more to the groups that the calls were counted in.
+
+        The copy may stand in another session, so the row that it corrects tells where it belongs.
+        """
+        if not self._more:
             return
-        at = None if call.relative_time else call.at
-        card = self._tally.card(usage, call.provider, call.model, call.surface, at)
-        self._tally.add_output(bucket, more, card)
-        cost = price_call(call, self._book).amount
-        self._spool.amend(call.id, usage.output or 0, None if cost is None else plain(cost))
+        for row in self._spool:
+            found = self._more.pop(row.id, None)
+            bucket = self._buckets.get((row.session, row.purpose, row.model or "unknown"))
+            if found is not None and bucket is not None:
+                self._tally.add_output(bucket, *found)
 
     def result(self, corpus: Corpus) -> AuditResult:
         """Put everything together."""
@@ -176,7 +195,7 @@ class _Work:
 
         sources: dict[str, int] = {}
         with open_store(url, create=False) as store:
-            for session in store.sessions():
+            for session in stored_sessions(store):
                 sources[session.source] = sources.get(session.source, 0) + 1
                 self.take(session)
         scope = Scope(
@@ -189,7 +208,10 @@ class _Work:
         return self._finish(scope, [])
 
     def _finish(self, scope: Scope, quality: list[Quality]) -> AuditResult:
+        self._correct_totals()
         buckets = self._buckets
+        if self._undated:
+            quality.append(undated(self._undated))
         return AuditResult(
             tool=Tool(__version__, rules_version(), self._tally.as_of),
             scope=scope,

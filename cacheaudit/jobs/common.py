@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 from cacheaudit.errors import UnknownFormatError, UsageError
 from cacheaudit.ingest.corpus import Corpus
 from cacheaudit.ingest.detect import all_sources
 from cacheaudit.ingest.files import usual_places
 from cacheaudit.ingest.problems import Problems
+from cacheaudit.ingest.replays import without_replays
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.model.call import Session
 from cacheaudit.model.clock import iso
 from cacheaudit.model.ports import Source
 from cacheaudit.providers.facts import RULES_VERSION
 from cacheaudit.report.result import Quality
+
+if TYPE_CHECKING:
+    from cacheaudit.store import Store
 
 
 def rules_version() -> str:
@@ -97,6 +105,17 @@ def source_limits(corpus: Corpus, problems: Problems) -> list[Quality]:
         files = corpus.read_sources[name]
         rows.extend(Quality(kind, files, [text]) for kind, text in _cannot(source))
     return rows
+
+
+def stored_sessions(store: Store, names: Sequence[str] | None = None) -> Iterator[Session]:
+    """Yield the sessions of a store; what a side line repeats of its main line is left out."""
+    return map(without_replays, store.sessions(names))
+
+
+def undated(count: int) -> Quality:
+    """Say that calls without a date were left out of a period."""
+    text = "calls without a date belong to no period (--since, --until)"
+    return Quality("undated_calls_left_out", count, [text])
 
 
 def _cannot(source: Source) -> list[tuple[str, str]]:

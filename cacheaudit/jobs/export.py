@@ -10,6 +10,7 @@ from typing import BinaryIO
 import msgspec
 
 from cacheaudit.errors import UsageError
+from cacheaudit.jobs.common import stored_sessions
 from cacheaudit.jobs.import_ import ImportReport, import_files
 from cacheaudit.jobs.inputs import Inputs, Progress, silent
 from cacheaudit.model.clock import Clock
@@ -48,7 +49,7 @@ def export_store(
         )
     writer = RecordWriter(with_text=with_text)
     sessions = calls = 0
-    for session in store.sessions(names or None):
+    for session in stored_sessions(store, names or None):
         sessions += 1
         for call in session.calls:
             out.write(to_json(writer.record(call)).encode())

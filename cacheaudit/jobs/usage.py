@@ -15,6 +15,8 @@ from cacheaudit.jobs.common import (
     require_readable,
     rules_version,
     source_limits,
+    stored_sessions,
+    undated,
 )
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.jobs.tally import Tally, merged
@@ -50,7 +52,7 @@ def usage(inputs: Inputs, by: str, progress: Progress) -> UsageResult:
     seen = _add_all(records, tally, key, inputs)
     require_readable(corpus, problems)
     scope = seen.scope(corpus.read_sources, len(corpus.files), corpus.total_bytes)
-    return _result(tally, by, scope, source_limits(corpus, problems))
+    return _result(tally, by, scope, [*source_limits(corpus, problems), *seen.limits()])
 
 
 class _Seen:
@@ -59,6 +61,7 @@ class _Seen:
     def __init__(self) -> None:
         self.moments = Moments()
         self.calls = 0
+        self.undated = 0
         self.sessions: set[str] = set()
 
     def scope(self, sources: dict[str, int], files: int, size: int) -> Scope:
@@ -73,6 +76,10 @@ class _Seen:
             bytes=size,
         )
 
+    def limits(self) -> list[Quality]:
+        """Say what was left out."""
+        return [undated(self.undated)] if self.undated else []
+
 
 def _of_store(url: str, inputs: Inputs, tally: Tally, by: str) -> UsageResult:
     from cacheaudit.store.store import open_store
@@ -80,7 +87,7 @@ def _of_store(url: str, inputs: Inputs, tally: Tally, by: str) -> UsageResult:
     sources: dict[str, int] = {}
 
     def records() -> Iterator[_Item]:
-        for session in store.sessions():
+        for session in stored_sessions(store):
             sources[session.source] = sources.get(session.source, 0) + 1
             for call in session.calls:
                 record = record_of(call, session.project)
@@ -89,7 +96,7 @@ def _of_store(url: str, inputs: Inputs, tally: Tally, by: str) -> UsageResult:
 
     with open_store(url, create=False) as store:
         seen = _add_all(records(), tally, _KEYS[by], inputs)
-    return _result(tally, by, seen.scope(sources, 0, 0), [])
+    return _result(tally, by, seen.scope(sources, 0, 0), seen.limits())
 
 
 def _result(tally: Tally, by: str, scope: Scope, quality: list[Quality]) -> UsageResult:
@@ -117,9 +124,11 @@ def _add_all(
     since, until = inputs.since, inputs.until
     for title, record, more in records:
         at = record.at
-        if (since is not None and (at is None or at < since)) or (
-            until is not None and (at is None or at >= until)
-        ):
+        if at is None:
+            if since is not None or until is not None:
+                seen.undated += more is None
+                continue
+        elif (since is not None and at < since) or (until is not None and at >= until):
             continue
         bucket = tally.bucket(key(title, record))
         if more is not None:

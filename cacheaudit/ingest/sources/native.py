@@ -11,6 +11,7 @@ from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
 from cacheaudit.ingest.answers import Answer, read_answer, short_message
 from cacheaudit.ingest.bodies import Bodies, with_sizes
+from cacheaudit.ingest.endpoints import served_model
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.ingest.unpack import UnpackError
@@ -104,7 +105,8 @@ class _Reader:
         prompt, _ = self._bodies.prompt(
             request, session=session, lane=lane, provider=provider, where=where, answer=answer
         )
-        model = record.text("model") or (prompt.model if prompt else None) or answer.model
+        sent = record.text("model") or (prompt.model if prompt else None)
+        model = served_model(sent, answer.model)
         usage = with_assumed_ttl(self._usage(record, answer), prompt, provider, model)
         for flag in usage.flags if usage is not None else ():
             self._problems(flag, where)

@@ -16,7 +16,14 @@ from cacheaudit.ingest.answers import short_message
 from cacheaudit.ingest.bodies import Bodies, with_sizes
 from cacheaudit.ingest.documents import json_records
 from cacheaudit.ingest.endpoints import endpoint_of, provider_of_model
-from cacheaudit.ingest.gen_ai import MODEL, SESSION, first_text, provider_of, request_of
+from cacheaudit.ingest.gen_ai import (
+    MODEL,
+    SESSION,
+    first_text,
+    model_of,
+    provider_of,
+    request_of,
+)
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.rows import as_counts
 from cacheaudit.ingest.spans import SpanRecord, spans_of
@@ -254,7 +261,7 @@ class _Reader:
         where = f"{self._path}:{number}"
         attributes = span.attributes
         record = Record(attributes, where, self._problems)
-        model = first_text(attributes, MODEL)
+        model = model_of(attributes)
         provider, surface = self._maker(span, model)
         session = self._session(span)
         request = self._request(span, session, provider) if with_body else None
