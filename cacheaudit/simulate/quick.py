@@ -1,0 +1,204 @@
+"""What sizes alone predict of a marked cache, call by call, in a few microseconds each.
+
+The same answers as :func:`cacheaudit.simulate.run.run` gives of calls without bodies (a test holds
+both against each other), worked out without requests and machines: in a lane that grows at its end
+everything cached before is read, or nothing after a pause longer than the lifetime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from cacheaudit.model.call import Call
+from cacheaudit.model.usage import Usage
+from cacheaudit.simulate.build import rules_of
+
+_DAY: Final = 86_400
+_MOMENT: Final = 1e-3
+_BREAKS: Final = frozenset({"compaction", "clear", "branch", "resume"})
+_ISOLATION: Final = frozenset(
+    {
+        "workspace",
+        "workspace_id",
+        "account",
+        "account_id",
+        "organization",
+        "organization_id",
+        "project_id",
+        "api_key_id",
+        "namespace",
+    }
+)
+_KEPT: Final = 64
+_HOUR: Final = 3_600
+
+
+class Predicted(msgspec.Struct, frozen=True, gc=False):
+    """What a call should have read and written."""
+
+    read: int
+    written: int
+    uncached: int
+
+
+class _Facts(msgspec.Struct, frozen=True, gc=False):
+    """What is needed of the rules of one model."""
+
+    model: str
+    minimum: int
+    default: str
+    seconds: dict[str, float]
+
+
+class _Turn(msgspec.Struct, frozen=True, gc=False):
+    """What a lane had cached after one call."""
+
+    cached: int
+    readable: float
+    low: float
+    high: float
+    ttl: str | None
+    model: str
+
+
+class NotQuick(Exception):  # noqa: N818 - no error: the general way has to be taken
+    """The calls need more than sizes of a marked cache."""
+
+
+def predict_sizes(calls: Iterable[Call]) -> dict[str, Predicted]:
+    """Predict the calls of one session, in order of their start; those in doubt are left out.
+
+    Raises:
+        NotQuick: A call has a body, another kind of cache, or an account of its own.
+    """
+    found: dict[str, Predicted] = {}
+    lanes: dict[str, list[_Turn]] = {}
+    seen: dict[str, dict[str, float]] = {}
+    known: dict[tuple[str | None, str | None, str | None, int], _Facts | None] = {}
+    for call in calls:
+        usage, span = call.usage, call.start_span
+        if call.prompt is not None or (call.extra and not _ISOLATION.isdisjoint(call.extra)):
+            raise NotQuick
+        started = call.started_at
+        if started is not None:
+            low = high = started
+        elif span is not None:
+            low, high = span.low, span.high
+        else:
+            continue
+        if usage is None or usage.cache_read is None or call.requests != 1:
+            continue
+        total = usage.total_input if usage.context_input is None else usage.context_input
+        if total is None or (not total and call.error is not None):
+            continue
+        key = (call.provider, call.model, call.surface, int(high // _DAY))
+        if key in known:
+            facts = known[key]
+        else:
+            facts = known[key] = _facts(call)
+        if facts is None:
+            continue
+        turns = lanes.get(call.lane)
+        if turns is None:
+            turns = lanes[call.lane] = []
+        outcome = _outcome(call, usage, total, low, high, facts, turns, seen)
+        if outcome is not None:
+            found[call.id] = outcome
+        seen.setdefault(facts.model, {})[call.lane] = high
+    return found
+
+
+def _outcome(
+    call: Call,
+    usage: Usage,
+    total: int,
+    low: float,
+    high: float,
+    facts: _Facts,
+    turns: list[_Turn],
+    seen: dict[str, dict[str, float]],
+) -> Predicted | None:
+    parent = _parent(turns, high)
+    wrote = usage.cache_write
+    cached = total if not (usage.cache_read or wrote) else total - (usage.uncached_input or 0)
+    begins = call.first_token_at if call.first_token_at is not None else call.ended_at
+    own = _ttl(usage)
+    turns.append(
+        _Turn(
+            cached,
+            high + _MOMENT if begins is None else max(begins, high),
+            low,
+            high,
+            own if own is not None or parent is None else parent.ttl,
+            facts.model,
+        )
+    )
+    if len(turns) > _KEPT:
+        del turns[: _KEPT // 2]
+    if (
+        parent is None
+        or usage.parts
+        or total != usage.total_input
+        or parent.model != facts.model
+        or cached < parent.cached
+        or (call.boundaries and any(b.kind in _BREAKS for b in call.boundaries))
+        or not (usage.cache_read or wrote)
+    ):
+        return None
+    seconds = facts.seconds.get(parent.ttl or facts.default)
+    if seconds is None:
+        return None
+    read = parent.cached if parent.cached >= facts.minimum and parent.readable <= high else 0
+    if high - parent.low >= seconds:
+        if low - parent.high < seconds or _kept_by_others(call.lane, high, seen.get(facts.model)):
+            return None
+        read = 0
+    if cached < facts.minimum:
+        return Predicted(0, 0, total)
+    return Predicted(read, cached - read, total - cached)
+
+
+def _kept_by_others(lane: str, at: float, lanes: dict[str, float] | None) -> bool:
+    return lanes is not None and any(
+        other != lane and at - last < _HOUR for other, last in lanes.items()
+    )
+
+
+def _parent(turns: list[_Turn], at: float) -> _Turn | None:
+    """Find the last call of the lane that had begun to answer by then."""
+    for turn in reversed(turns):
+        if turn.readable <= at:
+            return turn
+    return turns[-1] if turns else None
+
+
+def _ttl(usage: Usage) -> str | None:
+    if usage.write_5m:
+        return "5m"
+    if usage.write_1h:
+        return "1h"
+    return usage.write_other_ttl if usage.write_other else None
+
+
+def _facts(call: Call) -> _Facts | None:
+    """Collect the rules of a call's model; ``None`` where none are known.
+
+    Raises:
+        NotQuick: They are those of another kind of cache.
+    """
+    rules = rules_of(call)
+    if rules is None or rules.machine is None:
+        if call.provider is None and call.model is None:
+            raise NotQuick
+        return None
+    if rules.machine != "claude":
+        raise NotQuick
+    return _Facts(
+        rules.model,
+        rules.integer("minimum_tokens", 1024),
+        rules.text("default_ttl") or "5m",
+        rules.ttl_seconds(),
+    )
