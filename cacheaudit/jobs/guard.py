@@ -7,23 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from cacheaudit._typing import override
 from cacheaudit.errors import CacheAuditError, PromptError
 from cacheaudit.model.change import Change, first_change, is_extension
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.providers.registry import expand
-
-if TYPE_CHECKING:
-    from typing_extensions import override
-else:
-
-    def override(method: Any) -> Any:
-        """Stand in for ``typing.override``, which Python 3.11 does not have."""
-        return method
-
 
 MAIN: Final = "main"
 _MODEL_URL: Final = re.compile(
@@ -58,7 +50,7 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
             f" (conversation {self.conversation!r}).\n",
             f"  level {change.level}, {change.path}: {change.kind.replace('_', ' ')}, {offset},",
             f" byte {change.prompt_byte_offset:,} of the prompt\n",
-            f"  {about}{change.tokens_after or 0:,} tokens from there on are not read from the cache",
+            f"  {about}{change.tokens_after or 0:,} tokens from there on are not read",
             f"\n  before: {change.before or 'nothing'}; after: {change.after or 'nothing'}",
         )
         return "".join(lines)

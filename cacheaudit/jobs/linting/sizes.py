@@ -14,11 +14,11 @@ from cacheaudit.model.prompt import ContentBlock
 from cacheaudit.model.tokens import tokens_of
 
 # Letters of one token, at the least, over present tokenizers and European languages.
-_LETTERS_PER_TOKEN = 2.4
-# Digits and signs often share a token; one each is the most that ASCII takes.
-_SIGNS_PER_TOKEN = 1.25
+_LETTERS_PER_TOKEN = 2.8
+# Digits and signs often share a token, with each other or with letters.
+_SIGNS_PER_TOKEN = 1.4
 # Characters outside ASCII take up to this many tokens each.
-_TOKENS_PER_OTHER = 2.0
+_TOKENS_PER_OTHER = 3.0
 _FRAME = 12  # role, delimiters and ids around a content block
 _TOOLS_FRAME = 1_000  # the provider's own text that comes with tools
 _LARGEST_IMAGE = 5_000

@@ -24,9 +24,8 @@ _PATTERNS: Final = (
     (CLOCK, re.compile(r"\d{1,2} [A-Z][a-z]{2,8},? \d{4},? (at )?\d{1,2}:\d{2}")),
     (CLOCK, re.compile(r"[A-Z][a-z]{2,8} \d{1,2},? (\d{4},? )?(at )?\d{1,2}:\d{2}(:\d{2})?")),
     (CLOCK, re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{2,4},? \d{1,2}:\d{2}")),
-    (CLOCK, re.compile(r"\b\d{1,2}:\d{2}:\d{2}\b")),
     (CLOCK, re.compile(r"(?i)\b(time|timestamp|epoch|now)\b\W{1,5}1[6-9]\d{8}(\d{3})?\b")),
-    (CLOCK, re.compile(r"(?i)\b(current time|time now|the time is)\W{1,5}(is )?\d{1,2}:\d{2}\b")),
+    (CLOCK, re.compile(r"(?i)\b(time|now|clock)\b\W{1,5}(is\W{1,5})?\d{1,2}:\d{2}(:\d{2})?\b")),
     (ID, re.compile(r"\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")),
     (
         ID,
