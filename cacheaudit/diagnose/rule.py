@@ -69,6 +69,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         worth: Tokens that the fix would have had billed otherwise; priced by the runner.
         must_pay: Say it only where the fix would have saved something at the prices in force.
         stages: Calls whose input cost is told in a sentence each.
+        pings: Position of a call and a lifetime for which to say how many reads cost a write.
     """
 
     index: int
@@ -86,6 +87,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     worth: tuple[Swap, ...] = ()
     must_pay: bool = False
     stages: tuple[Stage, ...] = ()
+    pings: tuple[int, str] | None = None
 
 
 class Rule(ABC):

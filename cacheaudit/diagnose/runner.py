@@ -16,7 +16,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
 from cacheaudit.diagnose.wording import count, place
-from cacheaudit.diagnose.worth import saving, stage_line
+from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Finding, Fix, Rival
@@ -265,9 +265,14 @@ def _notes(session: Session, pairs: list[tuple[Rule, Draft]], book: Prices | Non
 def _note(
     session: Session, rule: Rule, drafts: list[Draft], book: Prices | None, number: int
 ) -> Finding:
-    stages = tuple(
-        stage_line(session, stage, book) for draft in drafts[:_STAGED] for stage in draft.stages
-    )
+    more = [stage_line(session, s, book) for draft in drafts[:_STAGED] for s in draft.stages]
+    pings = next((draft.pings for draft in drafts if draft.pings is not None), None)
+    if pings is not None:
+        number_of = affordable_pings(session, *pings, book)
+        more.append(
+            f"At its prices {number_of} such reads cost less than one write for {pings[1]}, "
+            "if the conversation does go on."
+        )
     return Finding(
         id=f"{rule.id}:{session.id}:n{number}",
         rule=rule.id,
@@ -276,7 +281,7 @@ def _note(
         verdict=drafts[0].verdict,
         evidence=drafts[0].evidence,
         calls=_call_ids(session, drafts),
-        established=_statements(drafts) + stages,
+        established=_statements(drafts) + tuple(more),
         to_check=_union([draft.to_check for draft in drafts]),
         rivals=_union_rivals(drafts),
         fix=_priced_fix(session, rule, drafts, book),

@@ -66,6 +66,25 @@ def saving(session: Session, swaps: Iterable[Swap], book: Prices | None) -> Loss
     return Loss(equivalents, cost if is_one else None)
 
 
+def affordable_pings(session: Session, index: int, ttl: str, book: Prices | None) -> int:
+    """Count the reads of a prefix that together, with the one at last, cost less than one write.
+
+    Args:
+        session: The session.
+        index: Position of the call whose model and moment give the rates.
+        ttl: Lifetime of the write.
+        book: Prices; documented multiples where they are not known.
+    """
+    call = session.calls[index]
+    rates = None if call.usage is None else rates_of(call, call.usage, book)
+    write, read = _rate(rates, ttl), _rate(rates, "read")
+    if write is None or not read:
+        write, read = DOCUMENTED[ttl], DOCUMENTED["read"]
+    most = (write - read) / read
+    whole = int(most)
+    return whole - 1 if whole == most else whole
+
+
 def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
     """Say what the calls of a stage sent, and what that cost."""
     calls = [session.calls[index] for index in stage.calls]
