@@ -1,0 +1,84 @@
+"""Beginnings that started together: within one session or across sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from cacheaudit.diagnose.context import LOSS_TOKENS
+from cacheaudit.model.call import Call
+
+# Starts that far apart still meet a prefix that nobody has finished writing.
+TOGETHER = 5.0
+# Writes of one fan-out differ by the task of each agent.
+_ALIKE = 4
+
+
+class Beginning(Protocol):
+    """First call of a lane, as far as needed here."""
+
+    @property
+    def call(self) -> Call:
+        """The call."""
+        ...
+
+    @property
+    def read(self) -> int:
+        """Tokens read."""
+        ...
+
+    @property
+    def written(self) -> int:
+        """Tokens written."""
+        ...
+
+
+_B = TypeVar("_B", bound=Beginning)
+
+
+def fan_outs(beginnings: Iterable[_B]) -> Iterator[list[_B]]:
+    """Yield groups of beginnings with equal reads and nearly equal writes that started together.
+
+    The first of a group is the one whose writes the others could have read.
+    """
+    groups: dict[tuple[str | None, int], list[_B]] = {}
+    for one in beginnings:
+        if one.written > LOSS_TOKENS and one.call.start_bounds is not None:
+            groups.setdefault((one.call.model, one.read), []).append(one)
+    for members in groups.values():
+        if len(members) > 1:
+            members.sort(key=_start)
+            yield from _together(members)
+
+
+def _together(members: list[_B]) -> Iterator[list[_B]]:
+    group = [members[0]]
+    for one in members[1:]:
+        if _start(one) - _start(group[0]) <= TOGETHER and _could_not_read(group[0].call, one.call):
+            if _is_alike(group, one):
+                group.append(one)
+            continue
+        if len(group) > 1:
+            yield group
+        group = [one]
+    if len(group) > 1:
+        yield group
+
+
+def _start(one: Beginning) -> float:
+    bounds = one.call.start_bounds
+    return 0.0 if bounds is None else bounds.low
+
+
+def _could_not_read(leader: Call, follower: Call) -> bool:
+    """Whether the follower may have begun before the leader's response did."""
+    first, second = leader.start_bounds, follower.start_bounds
+    if first is None or second is None:
+        return False
+    readable = leader.first_token_at
+    return readable is None or second.low <= readable
+
+
+def _is_alike(group: list[_B], one: _B) -> bool:
+    sizes = [other.written for other in group] + [one.written]
+    return (max(sizes) - min(sizes)) * _ALIKE <= max(sizes)
