@@ -1,17 +1,11 @@
 """One session under other lifetime settings, from sizes and times alone.
 
-Each lane is followed call by call. What a call repeats of the one before it is known from the
-sizes; whether it was read, or lost to a pause, from the record. Under another setting a pause that
-the entry outlives is a read instead of a write, one that it does not outlive a write instead of a
-read, and everything written costs what the other lifetime costs. What was lost for other reasons
-stays lost, and what was read stays read under the same lifetime or a longer one.
-
 Tokens are summed by price row first and priced once: exact, and a few microseconds a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -24,48 +18,20 @@ from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.equivalents import default_multipliers, find_card
 from cacheaudit.simulate.bill import Saving
-from cacheaudit.simulate.edits.keep_alive import refresh_after
+from cacheaudit.simulate.edits.keep_alive import pings_worth
 from cacheaudit.simulate.policy import Policy, Setting
+from cacheaudit.simulate.turns import (
+    SECONDS,
+    SHORTEST,
+    SOONEST,
+    Turn,
+    refreshes_after,
+    turns,
+    under,
+)
 
-_SECONDS: Final = {"5m": 300.0, "1h": 3600.0}
-_EVERY: Final = {name: refresh_after(seconds) for name, seconds in _SECONDS.items()}
-_BROKEN: Final = frozenset({"compaction", "clear", "branch"})
 _DAY: Final = 86_400
 _NO_DAY: Final = -1
-# Less is rounding at a marker, not a lost prefix.
-_SMALL: Final = 1024
-
-
-class Turn(msgspec.Struct, frozen=True, gc=False):
-    """One call as its sizes tell it.
-
-    Attributes:
-        uncached: Tokens sent uncached.
-        read: Tokens read.
-        written: Tokens written.
-        repeated: Tokens that could have been read, had the prefix outlived the pause.
-        expired: Some were lost to a pause longer than the lifetime then in force.
-        lifetime: That lifetime, in seconds.
-        gap: Seconds since the start of the call before it; ``None`` for the first of a lane.
-        following: Seconds to the start of the next call; infinite for the last.
-    """
-
-    uncached: int
-    read: int
-    written: int
-    repeated: int
-    expired: bool
-    lifetime: float
-    gap: float | None
-    following: float
-
-
-class Parts(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of a call under a setting."""
-
-    uncached: int
-    read: int
-    written: int
 
 
 class Tokens:
@@ -91,7 +57,10 @@ class Tokens:
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Prices of one token relative to ordinary input, and of that in money."""
+    """Prices of one token relative to ordinary input, and of that in money.
+
+    ``most_short`` and ``most_long``: refreshes that cost less than writing again.
+    """
 
     read: Decimal
     short: Decimal
@@ -99,6 +68,8 @@ class Rates(msgspec.Struct, frozen=True):
     unit: Decimal | None
     output: Decimal | None = None
     search: Decimal | None = None
+    most_short: int = 0
+    most_long: int = 0
 
     def price(self, tokens: Tokens) -> Saving:
         """Price the input side; refreshes are in the reads already."""
@@ -256,94 +227,114 @@ class Judge:
                 read, short, long = card.read_ratio, card.write_ratio("5m"), card.write_ratio("1h")
                 if read is not None and short is not None and long is not None:
                     unit = card.uncached if card.currency == self._currency else None
-                    found = Rates(read, short, long, unit, card.output, card.web_search)
+                    found = _rates(read, short, long, unit, card.output, card.web_search)
                     self._by_card[key] = found
                     return found
         known = default_multipliers(call.provider, usage.dialect)
-        if known is None or known.read is None or not _SECONDS.keys() <= known.writes.keys():
+        if known is None or known.read is None or not SECONDS.keys() <= known.writes.keys():
             return None
-        return Rates(known.read, known.writes["5m"], known.writes["1h"], None)
+        return _rates(known.read, known.writes["5m"], known.writes["1h"], None)
+
+
+def _rates(
+    read: Decimal,
+    short: Decimal,
+    long: Decimal,
+    unit: Decimal | None,
+    output: Decimal | None = None,
+    search: Decimal | None = None,
+) -> Rates:
+    most = [pings_worth(write, read) if read else 0 for write in (short, long)]
+    return Rates(read, short, long, unit, output, search, *most)
+
+
+class _Row:
+    """Sums of one price row, one day, one kind of lane.
+
+    ``quiet`` holds the calls that no setting treats otherwise: no pause before or after them is
+    long enough to lose or refresh anything; only the price of what they wrote differs.
+    """
+
+    __slots__ = ("output", "policies", "quiet", "rates", "recorded", "searches")
+
+    def __init__(self, rates: Rates, policies: int) -> None:
+        self.rates = rates
+        self.recorded = Tokens()
+        self.quiet = Tokens()
+        self.policies = [Tokens() for _ in range(policies)]
+        self.output = self.searches = 0
+
+    def extra(self) -> Decimal:
+        """Price what no lifetime changes."""
+        rates = self.rates
+        return self.output * (rates.output or ZERO) + self.searches * (rates.search or ZERO)
 
 
 class _Session:
-    """Sums of one session: by price row and day, as recorded and under each policy."""
+    """Sums of one session: by price row, day and lane, as recorded and under each policy."""
 
     def __init__(self, policies: tuple[Policy, ...]) -> None:
         self._policies = policies
-        self._sums: dict[tuple[int, int], tuple[Rates, list[Tokens]]] = {}
+        self._rows: dict[tuple[int, int, bool], _Row] = {}
         self._calls = self._unpriced = self._expiries = self._rewritten = 0
-        self._extra = ZERO
 
     def add(self, call: Call, usage: Usage, turn: Turn, rates: Rates) -> None:
         """Add one call."""
         at = None if call.relative_time else call.at
-        when = _NO_DAY if at is None else int(at // _DAY)
-        key = (id(rates), when)
-        row = self._sums.get(key)
+        key = (id(rates), _NO_DAY if at is None else int(at // _DAY), call.lane == "main")
+        row = self._rows.get(key)
         if row is None:
-            row = self._sums[key] = (rates, [Tokens() for _ in range(len(self._policies) + 1)])
+            row = self._rows[key] = _Row(rates, len(self._policies))
         self._calls += 1
-        self._unpriced += not self._add_extra(usage, rates)
+        output = usage.output
+        if rates.unit is None or output is None or (output and rates.output is None):
+            self._unpriced += 1
+        else:
+            row.output += output
+            row.searches += usage.web_searches or 0
+        _count_in(row.recorded, turn)
+        if (turn.gap is None or turn.gap < SHORTEST) and turn.following < SOONEST:
+            _count_in(row.quiet, turn)
+            return
         if turn.expired:
             self._expiries += 1
             self._rewritten += turn.repeated - turn.read
-        sums = row[1]
-        recorded = sums[0]
-        recorded.uncached += turn.uncached
-        recorded.read += turn.read
-        recorded.long += usage.write_1h or 0
-        recorded.short += turn.written - (usage.write_1h or 0)
-        for policy, tokens in zip(self._policies, sums[1:], strict=True):
-            _add(tokens, turn, policy.main if call.lane == "main" else policy.subagents)
-
-    def _add_extra(self, usage: Usage, rates: Rates) -> bool:
-        """Add what no lifetime changes: output, searches; say whether all has a price."""
-        output, searches = usage.output, usage.web_searches
-        if rates.unit is None or output is None or (output and rates.output is None):
-            return False
-        self._extra += output * (rates.output or ZERO)
-        if searches:
-            self._extra += searches * (rates.search or ZERO)
-        return True
+        for policy, tokens in zip(self._policies, row.policies, strict=True):
+            _add(tokens, turn, policy.main if key[2] else policy.subagents, rates)
 
     def judged(self) -> Judged:
         """Price the sums."""
-        recorded = self._total(0)
-        billed = total_of(rates.price(sums[0]) for rates, sums in self._sums.values())
-        billed = Saving(
-            billed.input_equivalents, None if billed.cost is None else billed.cost + self._extra
-        )
+        for (_, _, is_main), row in self._rows.items():
+            for policy, tokens in zip(self._policies, row.policies, strict=True):
+                _add_quiet(tokens, row.quiet, policy.main if is_main else policy.subagents)
+        rows = self._rows.values()
+        billed = total_of(row.rates.price(row.recorded) for row in rows)
+        extra = sum((row.extra() for row in rows), ZERO)
+        recorded = _total(row.recorded for row in rows)
         return Judged(
             calls=self._calls,
             unpriced=self._unpriced,
-            billed=billed,
+            billed=Saving(billed.input_equivalents, (billed.cost or ZERO) + extra),
             uncached_input=recorded.uncached,
             cache_read=recorded.read,
             cache_writes=_writes(recorded),
             expiries=self._expiries,
             rewritten=self._rewritten,
-            policies=tuple(self._under(n + 1) for n in range(len(self._policies))),
+            policies=tuple(self._under(n) for n in range(len(self._policies))),
         )
-
-    def _total(self, index: int) -> Tokens:
-        total = Tokens()
-        for _, sums in self._sums.values():
-            for name in Tokens.__slots__:
-                setattr(total, name, getattr(total, name) + getattr(sums[index], name))
-        return total
 
     def _under(self, index: int) -> UnderPolicy:
         saves, refresh_cost = Saving(), Saving()
         by_day: dict[int, Decimal] = {}
-        is_priced = any(rates.unit is not None for rates, _ in self._sums.values())
-        for (_, when), (rates, sums) in self._sums.items():
-            saved = rates.price(sums[0]) - rates.price(sums[index])
+        is_priced = any(row.rates.unit is not None for row in self._rows.values())
+        for (_, when, _), row in self._rows.items():
+            rates, mine = row.rates, row.policies[index]
+            saved = rates.price(row.recorded) - rates.price(mine)
             saves = plus(saves, saved)
             counted = saved.cost if is_priced else saved.input_equivalents
             by_day[when] = by_day.get(when, ZERO) + (counted or ZERO)
-            spent = sums[index].again + sums[index].refreshed * rates.read
-            refresh_cost = plus(refresh_cost, rates.of(spent))
-        tokens = self._total(index)
+            refresh_cost = plus(refresh_cost, rates.of(mine.again + mine.refreshed * rates.read))
+        tokens = _total(row.policies[index] for row in self._rows.values())
         return UnderPolicy(
             saves=saves,
             by_day=by_day,
@@ -357,35 +348,36 @@ class _Session:
         )
 
 
-def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[tuple[Call, Usage, Turn]]:
-    """Read the calls of a lane, with their starts, as turns."""
-    cached = 0
-    lifetime = "5m"
-    last = len(fit) - 1
-    for index, (call, usage, at) in enumerate(fit):
-        read, written = usage.cache_read or 0, usage.cache_write or 0
-        gap: float | None = None
-        repeated, expired = read, False
-        if index:
-            gap = max(0.0, at - fit[index - 1][2])
-            if gap >= _SECONDS[lifetime] and _goes_on(call, fit[index - 1][0]):
-                expired = min(cached, read + written) - read > _SMALL
-                if expired and read + written >= cached:
-                    # What a shorter prompt has in common with the one before is not known.
-                    repeated = cached
-        following = max(0.0, fit[index + 1][2] - at) if index < last else float("inf")
-        uncached = usage.uncached_input or 0
-        seconds = _SECONDS[lifetime]
-        yield call, usage, Turn(uncached, read, written, repeated, expired, seconds, gap, following)
-        cached = read + written
-        lifetime = "1h" if usage.write_1h else "5m" if usage.write_5m else lifetime
+def _count_in(tokens: Tokens, turn: Turn) -> None:
+    """Add a call as recorded."""
+    tokens.uncached += turn.uncached
+    tokens.read += turn.read
+    tokens.long += turn.long
+    tokens.short += turn.written - turn.long
+    tokens.gained += turn.read > 0
 
 
-def _goes_on(call: Call, before: Call) -> bool:
-    """Whether a call continues the conversation of the one before."""
-    if call.model != before.model:
-        return False
-    return not (call.boundaries and any(b.kind in _BROKEN for b in call.boundaries))
+def _add_quiet(tokens: Tokens, quiet: Tokens, setting: Setting) -> None:
+    """Add the calls that differ by the price of their writes only."""
+    written = quiet.short + quiet.long
+    tokens.uncached += quiet.uncached
+    if setting.lifetime == "none":
+        tokens.uncached += quiet.read + written
+        # Here ``gained`` counts the calls that read anything at all.
+        tokens.lost += quiet.gained
+        return
+    long = {"1h": written, "recorded": quiet.long}.get(setting.lifetime, 0)
+    tokens.read += quiet.read
+    tokens.long += long
+    tokens.short += written - long
+
+
+def _total(parts: Iterable[Tokens]) -> Tokens:
+    total = Tokens()
+    for tokens in parts:
+        for name in Tokens.__slots__:
+            setattr(total, name, getattr(total, name) + getattr(tokens, name))
+    return total
 
 
 def _unfit(call: Call, usage: Usage | None, at: float | None) -> str | None:
@@ -402,65 +394,25 @@ def _unfit(call: Call, usage: Usage | None, at: float | None) -> str | None:
     return None
 
 
-def _add(tokens: Tokens, turn: Turn, setting: Setting) -> None:
+def _add(tokens: Tokens, turn: Turn, setting: Setting, rates: Rates) -> None:
     """Add one call to a policy's sums."""
-    parts = under(turn, setting)
+    is_long = setting.lifetime == "1h" or (setting.lifetime == "recorded" and turn.long)
+    most = rates.most_long if is_long else rates.most_short
+    parts = under(turn, setting, most)
     tokens.uncached += parts.uncached
     tokens.read += parts.read
-    if setting.lifetime == "1h":
-        tokens.long += parts.written
-    else:
-        tokens.short += parts.written
+    tokens.long += parts.long
+    tokens.short += parts.written - parts.long
     tokens.gained += parts.read > turn.read
     tokens.lost += parts.read < turn.read
     if setting.keep_alive:
-        sent = refreshes_after(turn, setting)
+        sent = refreshes_after(turn, setting, most)
         prefix = turn.read + turn.written
         tokens.refreshes += sent
         tokens.refreshed += sent * prefix
         tokens.read += sent * prefix
         tokens.again += sent * turn.uncached
         tokens.uncached += sent * turn.uncached
-
-
-def under(turn: Turn, setting: Setting) -> Parts:
-    """Tokens of a call under a setting."""
-    if setting.lifetime == "none":
-        return Parts(turn.uncached + turn.read + turn.written, 0, 0)
-    if _is_there(turn, setting):
-        more = turn.repeated - turn.read
-        if not more:
-            return Parts(turn.uncached, turn.read, turn.written)
-        written = max(0, turn.written - more)
-        total = turn.uncached + turn.read + turn.written
-        return Parts(total - turn.repeated - written, turn.repeated, written)
-    return Parts(turn.uncached, 0, turn.read + turn.written)
-
-
-def _is_there(turn: Turn, setting: Setting) -> bool:
-    """Whether what the call before wrote or read can still be read."""
-    lifetime = _SECONDS[setting.lifetime]
-    if turn.gap is None or turn.gap < lifetime:
-        return True
-    if not turn.expired and lifetime >= turn.lifetime:
-        return True
-    every = _EVERY[setting.lifetime]
-    return turn.gap - every * _count(turn.gap, setting, every) < lifetime
-
-
-def refreshes_after(turn: Turn, setting: Setting) -> int:
-    """Count the refreshes between a call and the next, or until the cap after the last one."""
-    if not setting.keep_alive or not (turn.read or turn.written):
-        return 0
-    return _count(turn.following, setting, _EVERY[setting.lifetime])
-
-
-def _count(pause: float, setting: Setting, every: float) -> int:
-    """Refreshes within a pause; at the very moment of the next call none is needed."""
-    if not setting.keep_alive:
-        return 0
-    whole = int(min(pause, setting.cap) // every)
-    return whole - 1 if whole and whole * every >= pause else whole
 
 
 def _writes(tokens: Tokens) -> dict[str, int]:

@@ -119,7 +119,11 @@ def evaluate(
         switches: Disputed rules.
         scenarios: Settings to show beside the edits.
     """
-    lab = Lab(calls, book, switches)
+    return evaluate_in(Lab(calls, book, switches), edits, scenarios)
+
+
+def evaluate_in(lab: Lab, edits: Sequence[Edit], scenarios: Sequence[Edit] = ()) -> WhatIf:
+    """Simulate edits of a session that is already set up; see :func:`evaluate`."""
     edits = [lab.priced(edit) for edit in edits]
     base = lab.baseline
     alone = tuple(lab.alone(edit) for edit in edits)
@@ -178,6 +182,7 @@ class Lab:
         self._ids = {call.id for call in self.calls}
         self._before: Trial | None = None
         self._longer = Saving()
+        self._tried: list[tuple[Edit, Trial]] = []
         self.baseline = self._trial("baseline", "As it was", self.calls)
         self._longer = self._longer_writes(self.baseline)
         self._before = self.baseline
@@ -194,6 +199,13 @@ class Lab:
 
     def alone(self, edit: Edit) -> Trial:
         """Simulate one edit; where it is refused, the trial says why."""
+        known = next((trial for mine, trial in self._tried if mine == edit), None)
+        if known is None:
+            known = self._alone(edit)
+            self._tried.append((edit, known))
+        return known
+
+    def _alone(self, edit: Edit) -> Trial:
         try:
             changed = edit.apply(self.calls)
         except EditRefused as reason:

@@ -1,0 +1,79 @@
+"""Which edit stands for the fix of a finding.
+
+A rule may name it. For the others the edits that mend their kind of cause are tried, and the one
+that saves most is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from cacheaudit.diagnose.rule import find_rule
+from cacheaudit.model.call import Session
+from cacheaudit.model.finding import Finding
+from cacheaudit.model.money import ZERO
+
+if TYPE_CHECKING:
+    from cacheaudit.simulate.edit import Edit
+    from cacheaudit.simulate.whatif import Lab
+
+_SETTINGS: Final = ("auto-tool-choice", "steady-settings")
+_PAUSES: Final = ("keep-alive", "ttl")
+_TEXT: Final = ("freeze-text", "move-text", "split-text")
+_MARKERS: Final = ("mark-previous:over=15", "sliding-markers", "join-blocks", "mark")
+
+# Rule name → edits that mend such a cause; the general ones of a family stand last.
+_CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tools-changed": ("late-tools", "sort-tools", "normalise", "freeze-text:level=tools"),
+    "system-changed": _TEXT,
+    "messages-changed": ("append-only", "freeze-text:level=messages"),
+    "history-changed-midway": ("append-only", "freeze-text:level=messages"),
+    "parameter-changed": _SETTINGS,
+    "older-prefix-read": _SETTINGS,
+    "messages-level-invalidation": _SETTINGS,
+    "miss-reason-unavailable": _SETTINGS,
+    "lookback-or-message-change": _MARKERS,
+    "read-floor": _MARKERS,
+    "concurrent-identical-writes": ("fan-out",),
+    "nothing-cached": ("sliding-markers", "mark"),
+    "prefix-lost-inside-ttl": ("late-tools", *_TEXT),
+}
+_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "PFX": (*_TEXT, "append-only", "normalise"),
+    "TOL": ("late-tools", "sort-tools", "normalise", "freeze-text:level=tools"),
+    "MDL": _SETTINGS,
+    "BRK": _MARKERS,
+    "TTL": _PAUSES,
+    "RTE": ("fan-out", "one-route"),
+}
+
+
+def fix_of(lab: Lab, session: Session, finding: Finding) -> Edit | None:
+    """Find the edit that mends what a finding describes.
+
+    Args:
+        lab: The session, set up for simulation.
+        session: The same session, as recorded.
+        finding: A finding of it.
+
+    Returns:
+        ``None`` where no edit mends it or none saves anything.
+    """
+    from cacheaudit.simulate.edit import edit_types, parse_edit
+
+    rule = find_rule(finding.rule)
+    own = None if rule is None else rule.fix_edit(session, finding)
+    if own is not None:
+        return lab.priced(own)
+    texts = _CANDIDATES.get(finding.name) or _FAMILIES.get(finding.rule[:3], ())
+    best: Edit | None = None
+    most = ZERO
+    for text in texts:
+        if text.partition(":")[0] not in edit_types():
+            continue
+        edit = lab.priced(parse_edit(text))
+        trial = lab.alone(edit)
+        if trial.bill is not None and trial.saves.rank > most:
+            best, most = edit, trial.saves.rank
+    return best

@@ -1,0 +1,370 @@
+"""What the provider's rules predict of a session, and what the fixes of its findings would save.
+
+With bodies every fix is simulated: alone, and as steps that add up. From usage alone reads are
+predicted from sizes and pauses, a fix saves what its finding lost, and lifetimes are tried on the
+recorded pauses. The second way costs a few microseconds a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from cacheaudit.diagnose.runner import Diagnosis
+from cacheaudit.jobs.fixes import fix_of
+from cacheaudit.model.call import Call, Session
+from cacheaudit.model.finding import Finding, Fix, Loss
+from cacheaudit.pricing.book import PriceBook
+from cacheaudit.simulate.bill import Bill, Saving
+from cacheaudit.simulate.lifetimes import Judge, Judged, UnderPolicy
+from cacheaudit.simulate.policy import parse_policy
+from cacheaudit.simulate.quick import NotQuick, Predicted, predict_sizes
+
+if TYPE_CHECKING:
+    from cacheaudit.simulate.edit import Edit
+    from cacheaudit.simulate.run import SimCall
+    from cacheaudit.simulate.whatif import Lab, Trial, WhatIf
+
+# Simulated calls that one session may cost; beyond, only the dearest findings are simulated.
+_MOST_WORK: Final = 400_000
+_LIFETIME: Final = "TTL"
+_COMPACTION: Final = "CMP"
+_LONG, _KNOWN, _REFRESHED, _NONE = range(4)
+_POLICIES: Final = ("1h", "recorded+keep-alive-known", "5m+keep-alive", "none")
+NO_CACHING, IDEAL, LONG, REFRESHED = "no-caching", "ideal", "one-hour", "keep-alive"
+TITLES: Final[Mapping[str, str]] = {
+    NO_CACHING: "No caching at all",
+    IDEAL: "Every repeated token read, nothing written in vain",
+    LONG: "One hour's lifetime everywhere",
+    REFRESHED: "Refreshed before expiry, for half an hour after each request",
+}
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What would have been different: counts to add to what was billed.
+
+    Attributes:
+        calls: Calls in addition: refreshes, summaries.
+        uncached_input: Tokens sent uncached.
+        cache_read: Tokens read.
+        cache_write: Tokens written.
+        saves: What it saves; negative where it costs more.
+    """
+
+    calls: int = 0
+    uncached_input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    saves: Saving = Saving()
+
+    def __add__(self, other: Change) -> Change:
+        return Change(
+            calls=self.calls + other.calls,
+            uncached_input=self.uncached_input + other.uncached_input,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            saves=self.saves + other.saves,
+        )
+
+
+class FixStep(msgspec.Struct, frozen=True):
+    """One fix on top of those before it.
+
+    Attributes:
+        finding: Id of the finding.
+        change: What it changes on top of the steps before.
+        simulated: Whether it was simulated, or taken from what the finding lost.
+    """
+
+    finding: str
+    change: Change
+    simulated: bool
+
+
+class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """What is predicted of one session.
+
+    Attributes:
+        session: Session id.
+        calls: What each call should have read and written, where that can be said.
+        compared: Calls with a predicted and a reported read.
+        exact: Those where both are equal.
+        error_tokens: Sum of the distances of both.
+        unexplained_tokens: Tokens that should have been read and were not.
+        saves: What the fix of each finding saves alone, by id of the finding.
+        steps: Fixes one after another, the one that saves most first; they add up to ``change``.
+        change: All fixes together.
+        scenarios: Whole settings, by name.
+        left_out: Fixes that could not be simulated, by id of the finding, with the reason.
+    """
+
+    session: str
+    calls: dict[str, Predicted] = {}
+    compared: int = 0
+    exact: int = 0
+    error_tokens: int = 0
+    unexplained_tokens: int = 0
+    saves: dict[str, Saving] = {}
+    steps: tuple[FixStep, ...] = ()
+    change: Change = Change()
+    scenarios: dict[str, Change] = {}
+    left_out: dict[str, str] = {}
+
+
+class Predictor:
+    """Predicts session after session.
+
+    Args:
+        book: Prices.
+    """
+
+    def __init__(self, book: PriceBook | None) -> None:
+        self._book = book
+        self._judge = Judge([parse_policy(text) for text in _POLICIES], book)
+
+    def predict(self, session: Session, diagnosis: Diagnosis) -> SessionPrediction:
+        """Predict the calls of a session and weigh the fixes of its findings."""
+        if any(call.prompt is not None for call in session.calls):
+            return _with_bodies(session, diagnosis, self._book)
+        return _from_sizes(session, diagnosis, self._judge.session(session))
+
+
+def predict(
+    session: Session, diagnosis: Diagnosis, book: PriceBook | None = None
+) -> SessionPrediction:
+    """Predict one session; for many, keep a :class:`Predictor`."""
+    return Predictor(book).predict(session, diagnosis)
+
+
+def with_savings(findings: Iterable[Finding], prediction: SessionPrediction) -> tuple[Finding, ...]:
+    """Write into each finding's fix what it saves alone, where that was worked out."""
+    found: list[Finding] = []
+    for finding in findings:
+        saving = prediction.saves.get(finding.id)
+        if finding.fix is None or saving is None or saving.input_equivalents is None:
+            found.append(finding)
+            continue
+        alone = Loss(saving.input_equivalents, saving.cost)
+        fix = Fix(finding.fix.title, finding.fix.patch, alone)
+        found.append(msgspec.structs.replace(finding, fix=fix))
+    return tuple(found)
+
+
+# ── from usage alone ─────────────────────────────────────────────────────────────────────────────
+
+
+def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> SessionPrediction:
+    calls = _sizes(session)
+    compared = exact = error = unexplained = 0
+    for call in session.calls:
+        found = calls.get(call.id)
+        if found is None or call.usage is None or call.usage.cache_read is None:
+            continue
+        off = found.read - call.usage.cache_read
+        compared += 1
+        exact += not off
+        error += abs(off)
+        unexplained += max(0, off)
+    saves, steps = _fixes_by_size(diagnosis, judged)
+    scenarios = {}
+    if judged.calls:
+        scenarios = {
+            LONG: _under(judged, judged.policies[_LONG]),
+            REFRESHED: _under(judged, judged.policies[_REFRESHED]),
+            NO_CACHING: _under(judged, judged.policies[_NONE]),
+        }
+    return SessionPrediction(
+        session=session.id,
+        calls=calls,
+        compared=compared,
+        exact=exact,
+        error_tokens=error,
+        unexplained_tokens=unexplained,
+        saves=saves,
+        steps=tuple(steps),
+        change=sum((step.change for step in steps), Change()),
+        scenarios=scenarios,
+    )
+
+
+def _sizes(session: Session) -> dict[str, Predicted]:
+    try:
+        return predict_sizes(_by_start(session.calls))
+    except NotQuick:
+        from cacheaudit.simulate.run import run
+
+        return _predictions(run(session).calls)
+
+
+def _by_start(calls: Sequence[Call]) -> Sequence[Call]:
+    """Order calls by start, as the simulator does; most sessions already are."""
+    starts = [call.at or 0.0 for call in calls]
+    if all(a <= b for a, b in pairwise(starts)):
+        return calls
+    return [calls[n] for n in sorted(range(len(calls)), key=lambda n: (starts[n], n))]
+
+
+def _predictions(rows: Iterable[SimCall]) -> dict[str, Predicted]:
+    return {
+        row.id: Predicted(row.predicted.read, row.predicted.written, row.predicted.uncached)
+        for row in rows
+        if row.predicted is not None and row.predicted.refused is None
+    }
+
+
+def _fixes_by_size(diagnosis: Diagnosis, judged: Judged) -> tuple[dict[str, Saving], list[FixStep]]:
+    """Take what each finding lost as what its fix saves; a pause is weighed with its own costs.
+
+    Every lost token has one cause, so these savings add up.
+    """
+    saves: dict[str, Saving] = {}
+    steps: list[FixStep] = []
+    has_lifetime = False
+    for finding in diagnosis.findings:
+        if not _has_plain_saving(finding) or finding.lost is None:
+            continue
+        if finding.rule.startswith(_LIFETIME) and judged.calls:
+            tried = [_under(judged, policy) for policy in judged.policies[: _KNOWN + 1]]
+            change = max(tried, key=lambda change: change.saves.rank)
+            saves[finding.id] = change.saves
+            if not has_lifetime:
+                steps.append(FixStep(finding.id, change, False))
+            has_lifetime = True
+            continue
+        change = _recovered(finding, finding.lost, judged)
+        saves[finding.id] = change.saves
+        steps.append(FixStep(finding.id, change, False))
+    steps.sort(key=lambda step: -step.change.saves.rank)
+    return saves, steps
+
+
+def _has_plain_saving(finding: Finding) -> bool:
+    """Whether what was lost is what the fix saves: compaction, for one, is worth something too."""
+    return _is_fixable(finding) and not finding.rule.startswith(_COMPACTION)
+
+
+def _is_fixable(finding: Finding) -> bool:
+    is_loss = finding.kind == "loss" and finding.lost is not None
+    return is_loss and finding.fix is not None and finding.verdict != "unknown"
+
+
+def _recovered(finding: Finding, lost: Loss, judged: Judged) -> Change:
+    """Read what was lost instead of writing it, or of sending it where nothing is written."""
+    tokens = finding.tokens_lost
+    written = tokens if sum(judged.cache_writes.values()) >= tokens else 0
+    return Change(
+        cache_read=tokens,
+        cache_write=-written,
+        uncached_input=written - tokens,
+        saves=Saving(lost.input_equivalents, lost.cost),
+    )
+
+
+def _under(judged: Judged, policy: UnderPolicy) -> Change:
+    is_priced = judged.unpriced < judged.calls
+    saves = policy.saves if is_priced else Saving(policy.saves.input_equivalents, None)
+    return Change(
+        calls=policy.refreshes,
+        uncached_input=policy.uncached_input - judged.uncached_input,
+        cache_read=policy.cache_read - judged.cache_read,
+        cache_write=sum(policy.cache_writes.values()) - sum(judged.cache_writes.values()),
+        saves=saves,
+    )
+
+
+# ── with bodies ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _with_bodies(
+    session: Session, diagnosis: Diagnosis, book: PriceBook | None
+) -> SessionPrediction:
+    from cacheaudit.simulate.edits.keep_alive import KeepAlive
+    from cacheaudit.simulate.edits.ttl import Ttl
+    from cacheaudit.simulate.run import accuracy
+    from cacheaudit.simulate.whatif import Lab, evaluate_in
+
+    lab = Lab(session, book)
+    edits, owners = _edits(lab, session, diagnosis.findings)
+    what_if = evaluate_in(lab, edits)
+    saves, left_out = _alone(what_if, owners)
+    tried = {LONG: lab.alone(Ttl()), REFRESHED: lab.alone(lab.priced(KeepAlive(idle=True)))}
+    tried |= {trial.name: trial for trial in what_if.scenarios}
+    rows = lab.baseline.outcomes
+    right = accuracy(rows)
+    return SessionPrediction(
+        session=session.id,
+        calls=_predictions(rows),
+        compared=right.calls,
+        exact=right.exact_calls,
+        error_tokens=sum(abs(row.error_tokens or 0) for row in rows),
+        unexplained_tokens=right.unexplained_tokens,
+        saves=saves,
+        steps=_steps(what_if, owners),
+        change=_changed(lab, what_if.together),
+        scenarios={
+            name: _changed(lab, trial) for name, trial in tried.items() if trial.bill is not None
+        },
+        left_out=left_out,
+    )
+
+
+def _edits(
+    lab: Lab, session: Session, findings: Sequence[Finding]
+) -> tuple[list[Edit], list[list[str]]]:
+    """Collect the fixes that can be simulated, each once, with the findings that ask for it."""
+    edits: list[Edit] = []
+    owners: list[list[str]] = []
+    for finding in findings:
+        if not _is_fixable(finding):
+            continue
+        if len(session.calls) * (2 * len(edits) + 3) > _MOST_WORK:
+            break
+        edit = fix_of(lab, session, finding)
+        if edit is None:
+            continue
+        if edit in edits:
+            owners[edits.index(edit)].append(finding.id)
+        else:
+            edits.append(edit)
+            owners.append([finding.id])
+    return edits, owners
+
+
+def _alone(what_if: WhatIf, owners: list[list[str]]) -> tuple[dict[str, Saving], dict[str, str]]:
+    saves: dict[str, Saving] = {}
+    left_out: dict[str, str] = {}
+    for trial, names in zip(what_if.alone, owners, strict=True):
+        for name in names:
+            if trial.bill is None:
+                left_out[name] = trial.refused or ""
+            else:
+                saves[name] = trial.saves
+    return saves, left_out
+
+
+def _steps(what_if: WhatIf, owners: list[list[str]]) -> tuple[FixStep, ...]:
+    steps: list[FixStep] = []
+    before = what_if.steps.before
+    for step in what_if.steps.steps:
+        change = _between(before, step.after)
+        steps.append(FixStep(owners[step.index][0], change, True))
+        before = step.after
+    return tuple(steps)
+
+
+def _changed(lab: Lab, trial: Trial) -> Change:
+    before, after = lab.baseline.bill, trial.bill
+    return Change() if before is None or after is None else _between(before, after)
+
+
+def _between(before: Bill, after: Bill) -> Change:
+    return Change(
+        calls=after.calls - before.calls,
+        uncached_input=after.uncached_input - before.uncached_input,
+        cache_read=after.cache_read - before.cache_read,
+        cache_write=after.cache_write - before.cache_write,
+        saves=before.less(after),
+    )
