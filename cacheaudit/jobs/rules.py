@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Final
@@ -152,8 +152,9 @@ def explain(key: str) -> RulePage:
         rule=_row(rule),
         explanation=rule.explanation,
         markdown=page(rule),
-        bad=_example(type(rule).bad),
-        good=_example(type(rule).good),
+        # By itself: a more specific rule may take the same tokens first.
+        bad=_example(type(rule).bad, (rule,)),
+        good=_example(type(rule).good, None),
     )
 
 
@@ -238,9 +239,9 @@ _WITHOUT: Final[dict[str, Callable[[Call], Call]]] = {
 }
 
 
-def _example(make: Callable[[], Session]) -> Example:
+def _example(make: Callable[[], Session], rules: Sequence[Rule] | None) -> Example:
     session = make()
-    diagnosis = diagnose(session)
+    diagnosis = diagnose(session, rules=rules)
     says: dict[str, list[str]] = {}
     lost: dict[str, int] = {}
     equivalents: Decimal = ZERO

@@ -23,7 +23,7 @@ from cacheaudit.report.comparison_words import (
     paired_by,
     task_cells,
 )
-from cacheaudit.report.renderers.md import code, escape
+from cacheaudit.report.markdown import code, escape
 
 _STYLES = {"better": "bold green", "worse": "bold red"}
 _SHOWN_TASKS = 20

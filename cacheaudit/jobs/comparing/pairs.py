@@ -23,7 +23,7 @@ class Pairs(msgspec.Struct, frozen=True):
 
     Attributes:
         by: ``task``, ``session`` or ``order``.
-        pairs: The pairs, by name.
+        pairs: The pairs, in the order of the recording before.
         only_before: Names without a partner.
         only_after: Names without a partner.
         warnings: Why the pairing is weaker than by task.
@@ -61,12 +61,11 @@ def pair(before: Side, after: Side) -> Pairs:
 def _by_name(
     by: str, before: Mapping[str, Task], after: Mapping[str, Task], warnings: list[Warning_]
 ) -> Pairs:
-    shared = sorted(before.keys() & after.keys())
     return Pairs(
         by=by,
-        pairs=[Pair(name, before[name], after[name]) for name in shared],
-        only_before=sorted(before.keys() - after.keys()),
-        only_after=sorted(after.keys() - before.keys()),
+        pairs=[Pair(name, before[name], after[name]) for name in before if name in after],
+        only_before=[name for name in before if name not in after],
+        only_after=[name for name in after if name not in before],
         warnings=warnings,
     )
 
