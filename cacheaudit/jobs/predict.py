@@ -52,6 +52,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         cache_read: Tokens read.
         cache_write: Tokens written.
         saves: What it saves; negative where it costs more.
+        own: What the calls in addition cost; contained in ``saves``.
     """
 
     calls: int = 0
@@ -59,6 +60,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     cache_read: int = 0
     cache_write: int = 0
     saves: Saving = Saving()
+    own: Saving = Saving()
 
     def __add__(self, other: Change) -> Change:
         return Change(
@@ -67,6 +69,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             cache_read=self.cache_read + other.cache_read,
             cache_write=self.cache_write + other.cache_write,
             saves=self.saves + other.saves,
+            own=self.own + other.own,
         )
 
 
@@ -77,11 +80,13 @@ class FixStep(msgspec.Struct, frozen=True):
         finding: Id of the finding.
         change: What it changes on top of the steps before.
         simulated: Whether it was simulated, or taken from what the finding lost.
+        findings: Ids of all findings that it mends.
     """
 
     finding: str
     change: Change
     simulated: bool
+    findings: tuple[str, ...]
 
 
 class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +98,13 @@ class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
         compared: Calls with a predicted and a reported read.
         exact: Those where both are equal.
         error_tokens: Sum of the distances of both.
+        exact_writes: Calls whose writes are predicted exactly too.
         unexplained_tokens: Tokens that should have been read and were not.
+        surplus_tokens: Tokens that were read and should not have been.
+        refused: Calls without a prediction, by reason.
+        mode: What the predictions rest on: ``bodies`` or ``sizes``.
+        difference: What the simulation changes against the bill, before any fix.
+        edits: Fixes as ``simulate --edit`` takes them, by id of the finding.
         saves: What the fix of each finding saves alone, by id of the finding.
         steps: Fixes one after another, the one that saves most first; they add up to ``change``.
         change: All fixes together.
@@ -106,7 +117,13 @@ class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
     compared: int = 0
     exact: int = 0
     error_tokens: int = 0
+    exact_writes: int = 0
     unexplained_tokens: int = 0
+    surplus_tokens: int = 0
+    refused: dict[str, int] = {}
+    mode: str = "sizes"
+    difference: Change = Change()
+    edits: dict[str, str] = {}
     saves: dict[str, Saving] = {}
     steps: tuple[FixStep, ...] = ()
     change: Change = Change()
@@ -158,16 +175,21 @@ def with_savings(findings: Iterable[Finding], prediction: SessionPrediction) -> 
 
 def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> SessionPrediction:
     calls = _sizes(session)
-    compared = exact = error = unexplained = 0
+    compared = exact = writes = unexplained = surplus = 0
     for call in session.calls:
+        usage = call.usage
         found = calls.get(call.id)
-        if found is None or call.usage is None or call.usage.cache_read is None:
+        if found is None or usage is None or usage.cache_read is None:
             continue
-        off = found.read - call.usage.cache_read
+        off = found.read - usage.cache_read
         compared += 1
-        exact += not off
-        error += abs(off)
-        unexplained += max(0, off)
+        if off:
+            unexplained += max(0, off)
+            surplus += max(0, -off)
+        else:
+            exact += 1
+            writes += found.written == usage.cache_write
+    unsaid = len(session.calls) - compared
     saves, steps = _fixes_by_size(diagnosis, judged)
     scenarios = {}
     if judged.calls:
@@ -175,14 +197,18 @@ def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> Sessi
             LONG: _under(judged, judged.policies[_LONG]),
             REFRESHED: _under(judged, judged.policies[_REFRESHED]),
             NO_CACHING: _under(judged, judged.policies[_NONE]),
+            IDEAL: _under(judged, judged.ideal),
         }
     return SessionPrediction(
         session=session.id,
         calls=calls,
         compared=compared,
         exact=exact,
-        error_tokens=error,
+        error_tokens=unexplained + surplus,
+        exact_writes=writes,
         unexplained_tokens=unexplained,
+        surplus_tokens=surplus,
+        refused={"not_told_by_sizes": unsaid} if unsaid else {},
         saves=saves,
         steps=tuple(steps),
         change=sum((step.change for step in steps), Change()),
@@ -222,7 +248,8 @@ def _fixes_by_size(diagnosis: Diagnosis, judged: Judged) -> tuple[dict[str, Savi
     """
     saves: dict[str, Saving] = {}
     steps: list[FixStep] = []
-    has_lifetime = False
+    lifetimes: list[str] = []
+    lifetime = Change()
     for finding in diagnosis.findings:
         if not _has_plain_saving(finding) or finding.lost is None:
             continue
@@ -230,13 +257,15 @@ def _fixes_by_size(diagnosis: Diagnosis, judged: Judged) -> tuple[dict[str, Savi
             tried = [_under(judged, policy) for policy in judged.policies[: _KNOWN + 1]]
             change = max(tried, key=lambda change: change.saves.rank)
             saves[finding.id] = change.saves
-            if not has_lifetime:
-                steps.append(FixStep(finding.id, change, False))
-            has_lifetime = True
+            lifetimes.append(finding.id)
+            lifetime = change
             continue
         change = _recovered(finding, finding.lost, judged)
         saves[finding.id] = change.saves
-        steps.append(FixStep(finding.id, change, False))
+        steps.append(FixStep(finding.id, change, False, (finding.id,)))
+    if lifetimes:
+        # One setting mends them all: it is one step.
+        steps.append(FixStep(lifetimes[0], lifetime, False, tuple(lifetimes)))
     steps.sort(key=lambda step: -step.change.saves.rank)
     return saves, steps
 
@@ -272,6 +301,7 @@ def _under(judged: Judged, policy: UnderPolicy) -> Change:
         cache_read=policy.cache_read - judged.cache_read,
         cache_write=sum(policy.cache_writes.values()) - sum(judged.cache_writes.values()),
         saves=saves,
+        own=policy.refresh_cost,
     )
 
 
@@ -299,8 +329,14 @@ def _with_bodies(
         calls=_predictions(rows),
         compared=right.calls,
         exact=right.exact_calls,
-        error_tokens=sum(abs(row.error_tokens or 0) for row in rows),
+        error_tokens=right.unexplained_tokens + right.surplus_tokens,
+        exact_writes=right.exact_writes,
         unexplained_tokens=right.unexplained_tokens,
+        surplus_tokens=right.surplus_tokens,
+        refused=right.refused,
+        mode="bodies",
+        difference=_between(what_if.reported, what_if.baseline),
+        edits=_texts(edits, owners),
         saves=saves,
         steps=_steps(what_if, owners),
         change=_changed(lab, what_if.together),
@@ -350,14 +386,25 @@ def _steps(what_if: WhatIf, owners: list[list[str]]) -> tuple[FixStep, ...]:
     before = what_if.steps.before
     for step in what_if.steps.steps:
         change = _between(before, step.after)
-        steps.append(FixStep(owners[step.index][0], change, True))
+        names = owners[step.index]
+        steps.append(FixStep(names[0], change, True, tuple(names)))
         before = step.after
     return tuple(steps)
 
 
 def _changed(lab: Lab, trial: Trial) -> Change:
     before, after = lab.baseline.bill, trial.bill
-    return Change() if before is None or after is None else _between(before, after)
+    if before is None or after is None:
+        return Change()
+    return msgspec.structs.replace(_between(before, after), own=trial.own_costs.added)
+
+
+def _texts(edits: list[Edit], owners: list[list[str]]) -> dict[str, str]:
+    from cacheaudit.simulate.edit import edit_text
+
+    return {
+        name: edit_text(edit) for edit, names in zip(edits, owners, strict=True) for name in names
+    }
 
 
 def _between(before: Bill, after: Bill) -> Change:

@@ -134,6 +134,26 @@ def parse_edit(text: str) -> Edit:
     return made
 
 
+def edit_text(edit: Edit) -> str:
+    """Write an edit as :func:`parse_edit` reads it; options at their defaults are left out."""
+    parts: list[str] = []
+    defaults = type(edit)()
+    for name in getattr(edit, "__struct_fields__", ()):
+        value = getattr(edit, name)
+        if value == getattr(defaults, name) or not isinstance(
+            value, str | int | float | tuple | None
+        ):
+            continue
+        if isinstance(value, bool):
+            text = "yes" if value else "no"
+        elif isinstance(value, tuple):
+            text = "+".join(str(item) for item in value)
+        else:
+            text = str(value)
+        parts.append(f"{name.replace('_', '-')}={text}")
+    return ":".join(filter(None, (edit.name, ",".join(parts))))
+
+
 def _options(kind: type[Any]) -> str:
     names = ", ".join(field.replace("_", "-") for field in kind.__struct_fields__)
     return f"Options of {kind.name}: {names}."

@@ -125,6 +125,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
         expiries: Calls that lost their prefix to a pause.
         rewritten: Tokens that those could have read under a longer lifetime.
         policies: One a policy, in order.
+        ideal: The same calls if each had read all that it can share with the one before it, and
+            nothing had been written in vain: no setting does better.
     """
 
     calls: int
@@ -136,6 +138,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     expiries: int
     rewritten: int
     policies: tuple[UnderPolicy, ...]
+    ideal: UnderPolicy
 
 
 class Judge:
@@ -255,11 +258,13 @@ class _Row:
     long enough to lose or refresh anything; only the price of what they wrote differs.
     """
 
-    __slots__ = ("output", "policies", "quiet", "rates", "recorded", "searches")
+    __slots__ = ("day", "ideal", "output", "policies", "quiet", "rates", "recorded", "searches")
 
-    def __init__(self, rates: Rates, policies: int) -> None:
+    def __init__(self, rates: Rates, day: int, policies: int) -> None:
         self.rates = rates
+        self.day = day
         self.recorded = Tokens()
+        self.ideal = Tokens()
         self.quiet = Tokens()
         self.policies = [Tokens() for _ in range(policies)]
         self.output = self.searches = 0
@@ -284,7 +289,7 @@ class _Session:
         key = (id(rates), _NO_DAY if at is None else int(at // _DAY), call.lane == "main")
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(rates, len(self._policies))
+            row = self._rows[key] = _Row(rates, key[1], len(self._policies))
         self._calls += 1
         output = usage.output
         if rates.unit is None or output is None or (output and rates.output is None):
@@ -293,6 +298,7 @@ class _Session:
             row.output += output
             row.searches += usage.web_searches or 0
         _count_in(row.recorded, turn)
+        _count_ideal(row.ideal, turn)
         if (turn.gap is None or turn.gap < SHORTEST) and turn.following < SOONEST:
             _count_in(row.quiet, turn)
             return
@@ -321,20 +327,24 @@ class _Session:
             expiries=self._expiries,
             rewritten=self._rewritten,
             policies=tuple(self._under(n) for n in range(len(self._policies))),
+            ideal=self._against([(row, row.ideal) for row in rows]),
         )
 
     def _under(self, index: int) -> UnderPolicy:
+        return self._against([(row, row.policies[index]) for row in self._rows.values()])
+
+    def _against(self, pairs: Sequence[tuple[_Row, Tokens]]) -> UnderPolicy:
         saves, refresh_cost = Saving(), Saving()
         by_day: dict[int, Decimal] = {}
         is_priced = any(row.rates.unit is not None for row in self._rows.values())
-        for (_, when, _), row in self._rows.items():
-            rates, mine = row.rates, row.policies[index]
+        for row, mine in pairs:
+            rates, when = row.rates, row.day
             saved = rates.price(row.recorded) - rates.price(mine)
             saves = plus(saves, saved)
             counted = saved.cost if is_priced else saved.input_equivalents
             by_day[when] = by_day.get(when, ZERO) + (counted or ZERO)
             refresh_cost = plus(refresh_cost, rates.of(mine.again + mine.refreshed * rates.read))
-        tokens = _total(row.policies[index] for row in self._rows.values())
+        tokens = _total(mine for _, mine in pairs)
         return UnderPolicy(
             saves=saves,
             by_day=by_day,
@@ -355,6 +365,16 @@ def _count_in(tokens: Tokens, turn: Turn) -> None:
     tokens.long += turn.long
     tokens.short += turn.written - turn.long
     tokens.gained += turn.read > 0
+
+
+def _count_ideal(tokens: Tokens, turn: Turn) -> None:
+    """Add a call that reads all it can share and writes what a later call repeats."""
+    new = turn.uncached + turn.read + turn.written - turn.shared
+    tokens.read += turn.shared
+    if turn.following == float("inf"):
+        tokens.uncached += new
+    else:
+        tokens.short += new
 
 
 def _add_quiet(tokens: Tokens, quiet: Tokens, setting: Setting) -> None:

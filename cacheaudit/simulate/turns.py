@@ -43,6 +43,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
         after: The lifetime in force from this call on.
         gap: Seconds since the start of the call before it; ``None`` for the first of a lane.
         following: Seconds to the start of the next call; infinite for the last.
+        shared: Tokens that it can at most have in common with the call before it.
     """
 
     uncached: int
@@ -55,6 +56,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     after: float
     gap: float | None
     following: float
+    shared: int
 
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
@@ -68,29 +70,45 @@ class Parts(msgspec.Struct, frozen=True, gc=False):
 
 def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[tuple[Call, Usage, Turn]]:
     """Read the calls of a lane, with their starts, as turns."""
-    cached = 0
+    cached = size = 0
     lifetime = "5m"
     last = len(fit) - 1
     for index, (call, usage, at) in enumerate(fit):
         read, written = usage.cache_read or 0, usage.cache_write or 0
+        uncached, long = usage.uncached_input or 0, usage.write_1h or 0
+        total = uncached + read + written
         gap: float | None = None
-        repeated, expired = read, False
+        repeated, expired, shared = read, False, read
+        before = SECONDS[lifetime]
         if index:
             gap = max(0.0, at - fit[index - 1][2])
-            if gap >= SECONDS[lifetime] and _goes_on(call, fit[index - 1][0]):
-                expired = min(cached, read + written) - read > _SMALL
-                if expired and read + written >= cached:
-                    # What a shorter prompt has in common with the one before is not known.
-                    repeated = cached
+            if _goes_on(call, fit[index - 1][0]):
+                shared = max(read, min(size, total))
+                if gap >= before:
+                    expired = min(cached, read + written) - read > _SMALL
+                    if expired and read + written >= cached:
+                        # What a shorter prompt has in common with the one before is not known.
+                        repeated = cached
         following = max(0.0, fit[index + 1][2] - at) if index < last else float("inf")
-        uncached = usage.uncached_input or 0
-        long = usage.write_1h or 0
-        before = SECONDS[lifetime]
         lifetime = "1h" if long else "5m" if usage.write_5m else lifetime
-        after = SECONDS[lifetime]
-        turn = Turn(uncached, read, written, long, repeated, expired, before, after, gap, following)
-        yield call, usage, turn
-        cached = read + written
+        yield (
+            call,
+            usage,
+            Turn(
+                uncached=uncached,
+                read=read,
+                written=written,
+                long=long,
+                repeated=repeated,
+                expired=expired,
+                lifetime=before,
+                after=SECONDS[lifetime],
+                gap=gap,
+                following=following,
+                shared=shared,
+            ),
+        )
+        cached, size = read + written, total
 
 
 def _goes_on(call: Call, before: Call) -> bool:

@@ -1,0 +1,209 @@
+"""What all sessions of an audit predict and would save, in the shape of its result."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from cacheaudit.diagnose.rule import find_rule
+from cacheaudit.jobs.predict import (
+    IDEAL,
+    LONG,
+    NO_CACHING,
+    REFRESHED,
+    TITLES,
+    Change,
+    FixStep,
+    SessionPrediction,
+)
+from cacheaudit.model.finding import Finding
+from cacheaudit.model.money import decimal, plain
+from cacheaudit.report.result import SavingRow, Scenario, Simulation, Step, Totals, WhatIf
+from cacheaudit.simulate.bill import Saving
+
+_ORDER: Final = (NO_CACHING, LONG, REFRESHED, IDEAL)
+# Both ends of the scale mean something only where they are known of every session.
+_WHOLE: Final = frozenset({NO_CACHING, IDEAL})
+_MOST_IDS: Final = 200
+
+
+class Outlook:
+    """Sums predictions of session after session; memory grows with the rules, not the sessions."""
+
+    def __init__(self) -> None:
+        self._sessions = self._calls = self._exact = self._writes = self._error = 0
+        self._unexplained = self._surplus = 0
+        self._modes: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+        self._change = Change()
+        self._difference = Change()
+        self._scenarios: dict[str, Change] = {}
+        self._known: dict[str, int] = {}
+        self._steps: dict[str, _Gathered] = {}
+
+    def add(self, prediction: SessionPrediction, findings: tuple[Finding, ...]) -> None:
+        """Add one session."""
+        self._sessions += 1
+        self._calls += prediction.compared
+        self._exact += prediction.exact
+        self._writes += prediction.exact_writes
+        self._error += prediction.error_tokens
+        self._unexplained += prediction.unexplained_tokens
+        self._surplus += prediction.surplus_tokens
+        if prediction.compared:
+            mode = prediction.mode
+            self._modes[mode] = self._modes.get(mode, 0) + prediction.compared
+        for reason, count in prediction.refused.items():
+            self._refused[reason] = self._refused.get(reason, 0) + count
+        self._change += prediction.change
+        self._difference += prediction.difference
+        for name, change in prediction.scenarios.items():
+            self._scenarios[name] = self._scenarios.get(name, Change()) + change
+            self._known[name] = self._known.get(name, 0) + 1
+        by_id = {finding.id: finding for finding in findings}
+        for step in prediction.steps:
+            self._gather(step, by_id.get(step.finding), prediction)
+
+    def _gather(
+        self, step: FixStep, finding: Finding | None, prediction: SessionPrediction
+    ) -> None:
+        rule = step.finding.partition(":")[0] if finding is None else finding.rule
+        edit = prediction.edits.get(step.finding)
+        key = f"{rule} {edit or ''}"
+        gathered = self._steps.get(key)
+        if gathered is None:
+            title = None if finding is None or finding.fix is None else finding.fix.title
+            gathered = self._steps[key] = _Gathered(rule, edit, title)
+        gathered.add(step, prediction)
+
+    def simulation(self) -> Simulation:
+        """How well predictions and reports agree."""
+        if not self._sessions:
+            return Simulation()
+        mean = round(self._error / self._calls, 1) if self._calls else None
+        return Simulation(
+            exact_calls=self._exact,
+            calls=self._calls,
+            mean_abs_error_tokens=mean,
+            unexplained_tokens=self._unexplained,
+            exact_writes=self._writes,
+            surplus_tokens=self._surplus,
+            refused=dict(sorted(self._refused.items())),
+            modes=self._modes,
+        )
+
+    def what_if(self, totals: Totals) -> WhatIf:
+        """What the fixes would make of the bill.
+
+        Args:
+            totals: Of all calls of the audit; what could not be simulated stays as it was billed.
+        """
+        if not totals.calls or totals.input_equivalents is None:
+            return WhatIf(reason="the input of these calls is not known in all its parts")
+        reported = _reported(totals)
+        before = _plus(reported, self._difference, "baseline", "As it was, simulated")
+        every = _plus(before, self._change, "all-fixes", "All fixes together")
+        gathered = sorted(self._steps.values(), key=lambda item: -item.change.saves.rank)
+        return WhatIf(
+            all_fixes=every,
+            scenarios=[
+                _plus(before, self._scenarios[name], name, TITLES[name])
+                for name in _ORDER
+                if name in self._scenarios and self._is_told(name)
+            ],
+            reported=reported,
+            baseline=before,
+            waterfall=[item.step() for item in gathered],
+        )
+
+    def _is_told(self, name: str) -> bool:
+        return name not in _WHOLE or self._known[name] == self._sessions
+
+
+class _Gathered:
+    """One fix over all sessions."""
+
+    def __init__(self, rule: str, edit: str | None, title: str | None) -> None:
+        self._rule = rule
+        self._edit = edit
+        self._title = title
+        self._alone = Saving()
+        self._ids: list[str] = []
+        self.change = Change()
+
+    def add(self, step: FixStep, prediction: SessionPrediction) -> None:
+        """Add one session's step."""
+        self.change += step.change
+        self._alone += prediction.saves.get(step.finding, step.change.saves)
+        if len(self._ids) < _MOST_IDS:
+            self._ids.extend(step.findings[: _MOST_IDS - len(self._ids)])
+
+    def step(self) -> Step:
+        """Write the step."""
+        rule = find_rule(self._rule)
+        title = self._title or (self._rule if rule is None else rule.title)
+        return Step(
+            name=self._rule if self._edit is None else self._edit.partition(":")[0],
+            title=title,
+            saves=saving_row(self.change.saves),
+            alone=saving_row(self._alone),
+            findings=self._ids,
+            edit=self._edit,
+        )
+
+
+def saving_row(saving: Saving) -> SavingRow:
+    """Write a saving."""
+    return SavingRow(_text(saving.input_equivalents), _text(saving.cost))
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else plain(value)
+
+
+def _reported(totals: Totals) -> Scenario:
+    writes = [count for count in totals.cache_write.values() if count]
+    return Scenario(
+        name="reported",
+        title="As it was billed",
+        calls=totals.calls,
+        uncached_input=totals.uncached_input,
+        cache_read=totals.cache_read,
+        cache_write=sum(writes),
+        hit_ratio=totals.hit_ratio,
+        input_equivalents=totals.input_equivalents,
+        cost=totals.cost.computed,
+    )
+
+
+def _plus(base: Scenario, change: Change, name: str, title: str) -> Scenario:
+    """Apply a change to a bill."""
+    uncached = _add(base.uncached_input, change.uncached_input)
+    read = _add(base.cache_read, change.cache_read)
+    write = _add(base.cache_write, change.cache_write)
+    total = None if uncached is None or read is None or write is None else uncached + read + write
+    saves = change.saves
+    if base.cost is None:
+        saves = Saving(saves.input_equivalents, None)
+    return Scenario(
+        name=name,
+        title=title,
+        calls=_add(base.calls, change.calls),
+        uncached_input=uncached,
+        cache_read=read,
+        cache_write=write,
+        hit_ratio=None if not total or read is None else round(read / total, 6),
+        input_equivalents=_less(base.input_equivalents, saves.input_equivalents),
+        cost=_less(base.cost, saves.cost),
+        saves=saving_row(saves),
+        added_calls=change.calls,
+        own_costs=saving_row(change.own) if change.calls else None,
+    )
+
+
+def _add(value: int | None, more: int) -> int | None:
+    return None if value is None else value + more
+
+
+def _less(value: str | None, saves: Decimal | None) -> str | None:
+    return None if value is None or saves is None else plain(decimal(value) - saves)
