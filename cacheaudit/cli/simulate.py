@@ -23,6 +23,14 @@ FORMATS = ("text", "json")
     help="Simulate as if all markers had asked for this lifetime.",
 )
 @click.option(
+    "--edit",
+    "edit_texts",
+    metavar="NAME[:OPTION=VALUE,...]",
+    multiple=True,
+    help="Change the session before simulating it; may be repeated. "
+    "docs/guide/what-if.md lists the edits.",
+)
+@click.option(
     "--switch",
     "switches",
     metavar="NAME=VALUE",
@@ -42,6 +50,7 @@ def command(
     *,
     paths: tuple[Path, ...],
     ttl: str | None,
+    edit_texts: tuple[str, ...],
     switches: tuple[str, ...],
     known: Path | None,
     prices: tuple[Path, ...],
@@ -54,7 +63,8 @@ def command(
     """Play sessions through the provider's cache rules and compare with what was billed.
 
     Requests that were recorded are simulated exactly; calls of which only the usage is known are
-    simulated from their sizes, and where those do not suffice nothing is predicted.
+    simulated from their sizes, and where those do not suffice nothing is predicted. With --edit or
+    --ttl, what the changes would have saved is shown too: each alone, all together, step by step.
     """
     from cacheaudit.cli._progress import progress
     from cacheaudit.jobs.inputs import Inputs
@@ -72,7 +82,9 @@ def command(
         formats=FORMATS,
     )
     inputs = Inputs(paths=paths, environment=machine.environment, home=machine.home, prices=prices)
-    edits = () if ttl is None else (parse_edit(f"ttl:ttl={ttl}"),)
+    edits = [parse_edit(text) for text in edit_texts]
+    if ttl is not None:
+        edits.append(parse_edit(f"ttl:ttl={ttl}"))
     with progress(quiet=quiet) as told:
         result = simulate(
             inputs, told, switches=Switches.of_texts(switches), known=known, edits=edits
@@ -84,4 +96,8 @@ def command(
     from cacheaudit.report.simulation import simulation_text
 
     parts = list(simulation_text(result))
+    if result.what_if is not None:
+        from cacheaudit.report.whatif import what_if_text
+
+        parts += ["", *what_if_text(result.what_if, result.totals.currency)]
     out.write(lambda stream: emit(parts, stream, out.view))

@@ -12,6 +12,7 @@ from cacheaudit.errors import UsageError
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.common import open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.whatif import what_if
 from cacheaudit.model.call import Call
 from cacheaudit.model.money import plain
 from cacheaudit.model.usage import Usage
@@ -60,15 +61,19 @@ def simulate(
     recorded = {call.id: call.usage for call in calls}
     facts = {} if known is None else _known(known, recorded.keys())
     changed = apply_all(edits, calls) if edits else calls
-    found = run(changed, PriceBook(inputs.prices), switches=switches, known=facts)
+    book = PriceBook(inputs.prices)
+    found = run(changed, book, switches=switches, known=facts)
+    # Edits add calls and change sizes: what was billed is what was recorded.
+    billed = run(calls, book, switches=switches, known=facts).reported if edits else found.reported
     return SimulationResult(
         calls=[_row(row, recorded.get(row.id)) for row in found.calls],
         totals=_totals(found.totals),
-        reported=_totals(found.reported),
+        reported=_totals(billed),
         accuracy=SimulationAccuracy(**msgspec.structs.asdict(found.accuracy)),
         rules_version=found.rules_version,
         switches=found.switches,
         edits=[edit.name for edit in edits],
+        what_if=what_if(calls, edits, book, switches) if edits else None,
         assumed=list(found.assumed),
         problems={kind: count for kind, count, _ in problems.items()},
     )

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cacheaudit.report import format as fmt
+from cacheaudit.report.result import WhatIf
 
 SIMULATION_SCHEMA = "cacheaudit.simulation/1"
 _NOTES = {
@@ -111,6 +112,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         rules_version: Day of the newest provider rule.
         switches: Disputed rules that were set to something else than their default.
         edits: What was changed before the simulation.
+        what_if: What the changes save, alone and together; ``None`` where nothing was changed.
         assumed: Provider rules in use that rest on one secondary source or on inference.
         problems: What could not be read, by kind.
     """
@@ -123,6 +125,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     rules_version: str
     switches: dict[str, str]
     edits: list[str] = []
+    what_if: WhatIf | None = None
     assumed: list[str] = []
     problems: dict[str, int] = {}
 

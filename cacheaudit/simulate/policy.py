@@ -44,6 +44,11 @@ class Policy(msgspec.Struct, frozen=True):
     main: Setting
     subagents: Setting
 
+    @property
+    def needs_foresight(self) -> bool:
+        """Whether an agent must know how long a pause will be."""
+        return self.main.known or self.subagents.known
+
     def of(self, call: Call) -> Setting:
         """Setting for the lane of a call."""
         return self.main if call.lane == "main" else self.subagents
