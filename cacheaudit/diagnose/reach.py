@@ -87,13 +87,14 @@ def collapses(call: Call) -> bool:
     return call.surface != "bedrock" and call.provider != "bedrock"
 
 
-def reach(ctx: Context, index: int, *, explicit: bool) -> Reach | None:
+def reach(ctx: Context, index: int, *, explicit: bool, unlimited: bool = False) -> Reach | None:
     """Work out what a call could have read; ``None`` without a body.
 
     Args:
         ctx: The session.
         index: Position of the call.
         explicit: Its cache works with markers.
+        unlimited: As if a lookup went back to the beginning, whatever the request marks.
     """
     call = ctx.session.calls[index]
     prompt = call.prompt
@@ -103,10 +104,10 @@ def reach(ctx: Context, index: int, *, explicit: bool) -> Reach | None:
     marks = markers(prompt) if explicit else []
     found, source = -1, -1
     if marks and stored.has_markers:
-        places = _reachable(prompt, marks, collapses(call))
+        places = _everything(prompt) if unlimited else _reachable(prompt, marks, collapses(call))
         found, source = _longest(prompt, places, stored.marked, index)
     else:
-        places = list(range(len(prompt.blocks) - 1, -1, -1))
+        places = _everything(prompt)
         found, source = _longest(prompt, places, stored.prefixes, index)
     total = sizes(call)
     tokens = sum(total[: found + 1])
@@ -193,6 +194,10 @@ def _stored(ctx: Context) -> _Stored:
         last[call.lane] = prompt
     ctx.memo["reach.stored"] = stored
     return stored
+
+
+def _everything(prompt: Prompt) -> list[int]:
+    return list(range(len(prompt.blocks) - 1, -1, -1))
 
 
 def _reachable(prompt: Prompt, marks: Sequence[int], collapse: bool) -> list[int]:

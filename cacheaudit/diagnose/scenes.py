@@ -26,7 +26,7 @@ _LOOKBACK = 20
 _STEP = 128
 _RUNS = ("tool_use", "tool_result")
 
-Content = str | dict[str, Any] | list[str | dict[str, Any]]
+Content = str | dict[str, Any] | Sequence[str | dict[str, Any]]
 
 
 class Scene:
@@ -220,7 +220,7 @@ def _role(number: int) -> str:
 
 
 def _content(content: Content) -> list[dict[str, Any]]:
-    parts = content if isinstance(content, list) else [content]
+    parts = [content] if isinstance(content, str | dict) else content
     return [text(part) if isinstance(part, str) else dict(part) for part in parts]
 
 

@@ -65,7 +65,9 @@ class SystemChanged(Rule):
 
 
 def _is_system(diff: Diff) -> bool:
-    return diff.change.level == "system" and diff.change.kind != "parameter"
+    is_system = diff.change.level == "system" and diff.change.kind != "parameter"
+    # A line that the client writes for its own provider has a rule of its own.
+    return is_system and diff.header != "alone"
 
 
 def _title(change: Change) -> str:

@@ -1,0 +1,97 @@
+"""Rule PFX223."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cacheaudit.diagnose.changed import named_drafts
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.diffs import Diff
+from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.scenes import Scene, request
+from cacheaudit.diagnose.shapes import new_messages
+from cacheaudit.model.call import Session
+from cacheaudit.model.finding import Fix
+
+_FRONT = ("system_text", "system_blocks", "tools_gone", "tools_removed", "tools_added")
+_FEW_MESSAGES = 3
+
+
+class SideCallWithOwnPrompt(Rule):
+    """A call in the middle of a conversation has nothing in common with it.
+
+    It gives a title, checks a command, or asks something else with a prompt of its own.
+
+    ## Why it costs
+
+    It writes its prompt and reads nothing of the conversation. It takes nothing from the
+    conversation either: the next call reads what the one before had left. The tokens counted here
+    are new text, so that the figure is an upper bound.
+
+    ## What it rests on
+
+    Recorded bodies: another system prompt or other tools, another first message, and few of them.
+
+    ## When to ignore
+
+    When the prompt is short. A marker on a prompt that is sent once only adds the price of a write.
+
+    ## References
+
+    The side-call triple of the recorded captures.
+    """
+
+    id = "PFX223"
+    name = "side-call-with-own-prompt"
+    title = "A side call has a prompt of its own"
+    supersedes = ("system-changed", "tools-changed", "history-rewritten")
+    fix = Fix("Send side calls without markers, and record them in a lane of their own")
+
+    @classmethod
+    @override
+    def bad(cls) -> Session:
+        """Ask for a title in between."""
+        title = request("Give this a title", system="You write short titles.")
+        return (
+            Scene()
+            .send(request("task", "answer", "go on"))
+            .send(title)
+            .send(request("task", "answer", "go on", "more", "next"))
+            .session()
+        )
+
+    @classmethod
+    @override
+    def good(cls) -> Session:
+        """Ask for it in a lane of its own, without markers."""
+        title = request("Give this a title", system="You write short titles.", mark=())
+        return (
+            Scene()
+            .send(request("task", "answer", "go on"))
+            .send(title, lane="titles", purpose="other")
+            .send(request("task", "answer", "go on", "more", "next"))
+            .session()
+        )
+
+    @override
+    def check(self, ctx: Context) -> Iterable[Draft]:
+        """See :meth:`Rule.check`."""
+        yield from named_drafts(ctx, _matches, says=_says)
+
+
+def _matches(diff: Diff) -> bool:
+    if diff.shape not in _FRONT or diff.event.call.purpose in ("compaction", "keep_alive"):
+        return False
+    mine, theirs = diff.before.at_level("messages"), diff.after.at_level("messages")
+    if not mine or not theirs or mine[0].digest == theirs[0].digest:
+        return False
+    known = {block.digest for block in mine}
+    is_foreign = not any(block.digest in known for block in theirs)
+    return is_foreign and new_messages(diff.after) <= _FEW_MESSAGES
+
+
+def _says(diff: Diff) -> str:
+    return (
+        f"None of its {new_messages(diff.after)} messages stands in the conversation before: "
+        "nearly all of it is new text."
+    )
