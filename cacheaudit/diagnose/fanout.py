@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from cacheaudit.diagnose.context import LOSS_TOKENS
+from cacheaudit.diagnose.times import TTL_SECONDS
 from cacheaudit.model.call import Call
 
 # Starts that far apart still meet a prefix that nobody has finished writing.
@@ -82,3 +83,36 @@ def _could_not_read(leader: Call, follower: Call) -> bool:
 def _is_alike(group: list[_B], one: _B) -> bool:
     sizes = [other.written for other in group] + [one.written]
     return (max(sizes) - min(sizes)) * _ALIKE <= max(sizes)
+
+
+def repeats(beginnings: Iterable[_B]) -> Iterator[list[_B]]:
+    """Yield groups of beginnings of exactly the same sizes, each within the lifetime of the last.
+
+    Those that started together are a fan-out and left to it.
+    """
+    groups: dict[tuple[str | None, int, int], list[_B]] = {}
+    for one in beginnings:
+        if one.written > LOSS_TOKENS and one.call.start_bounds is not None:
+            groups.setdefault((one.call.model, one.read, one.written), []).append(one)
+    for members in groups.values():
+        members.sort(key=_start)
+        group = members[:1]
+        for one in members[1:]:
+            gap = _start(one) - _start(group[-1])
+            if gap > _lifetime(group[-1].call):
+                yield from _several(group)
+                group = []
+            if gap > TOGETHER or not group:
+                group.append(one)
+        yield from _several(group)
+
+
+def _several(group: list[_B]) -> Iterator[list[_B]]:
+    if len(group) > 1:
+        yield group
+
+
+def _lifetime(call: Call) -> float:
+    """Lifetime of what a call wrote; the shortest where the record does not say."""
+    usage = call.usage
+    return TTL_SECONDS["1h" if usage is not None and usage.write_1h else "5m"]

@@ -5,6 +5,8 @@ One more pass over a session, made only when a rule asks for it, so that rules s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cacheaudit.diagnose.context import Context
 from cacheaudit.model.call import Call
 from cacheaudit.model.usage import Usage
@@ -19,6 +21,9 @@ _SKEW = 1.0
 # Purposes for which the same prompt is sent again on purpose.
 _RESENT = frozenset({"keep_alive", "retry", "warm_up", "probe"})
 _NAME = "survey"
+# Of the call before the first one: larger than any prompt.
+_NO_SIZE = 1 << 62
+_Member = tuple[int, Call, Usage]
 
 
 class Compaction:
@@ -74,21 +79,19 @@ class LaneSurvey:
         long_hits: Position and tokens read of calls that began more than five minutes behind the
             one before, and not more than an hour.
         floods: Position and size of what single turns added beyond the response before them.
+        began: Position of the first call of the present run of equal prompts.
         repeats: Position of the first and number of calls in runs of equal prompts.
         compactions: What is known of each compaction.
-        waits: Seconds until the first token, with the number of calls that tell.
-        generation: Seconds from the first token to the end.
-        durations: Seconds from the start to the end, with the number of calls that tell.
-        idle: Seconds from the end to the next start.
-        skewed: Positions of calls that seem to begin before the call before them did, or to end
-            before they began.
+        busy: Seconds from starts to ends, of ``timed`` calls.
+        timed: Calls of which both are known.
+        skewed: Positions of calls that seem to begin before the call before them did.
     """
 
     __slots__ = (
-        "calls", "compactions", "durations", "first", "first_write", "floods", "generation", "idle",
-        "largest", "last", "last_1h", "last_write", "last_written", "long_hits", "name",
-        "read", "repeats", "skewed", "soon_1h", "timed", "total", "unread", "unread_1h",
-        "waited", "waits", "writes", "written",
+        "began", "busy", "calls", "compactions", "first", "first_write", "floods", "largest",
+        "last", "last_1h", "last_write", "last_written", "long_hits", "name", "read",
+        "repeats", "skewed", "soon_1h", "timed", "total", "unread", "unread_1h", "writes",
+        "written",
     )  # fmt: skip
 
     def __init__(self, name: str, first: int) -> None:
@@ -96,7 +99,7 @@ class LaneSurvey:
         self.first = self.last = first
         self.calls = self.total = self.read = self.written = self.unread = self.largest = 0
         self.last_written = self.unread_1h = self.soon_1h = self.last_1h = 0
-        self.writes: dict[tuple[str, str | None, int], list[int]] = {}
+        self.writes: dict[tuple[str, str | None, int], tuple[int, int]] = {}
         self.first_write: dict[str, int] = {}
         self.last_write: dict[str, int] = {}
         self.long_hits: list[tuple[int, int]] = []
@@ -104,8 +107,9 @@ class LaneSurvey:
         self.repeats: list[tuple[int, int]] = []
         self.skewed: list[int] = []
         self.compactions: list[Compaction] = []
-        self.waits = self.generation = self.durations = self.idle = 0.0
-        self.waited = self.timed = 0
+        self.busy = 0.0
+        self.timed = 0
+        self.began = first
 
     @property
     def hit_ratio(self) -> float:
@@ -136,22 +140,6 @@ class Survey:
         self.retried: list[int] = []
 
 
-class _State:
-    """The call before, in one lane."""
-
-    __slots__ = (
-        "began", "call", "compaction", "high", "low", "output", "read", "same", "size", "w1",
-        "written",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.compaction: Compaction | None = None
-        self.call: Call | None = None
-        self.low: float | None = None
-        self.high: float | None = None
-        self.output = self.read = self.same = self.size = self.w1 = self.written = self.began = 0
-
-
 def survey(ctx: Context) -> Survey:
     """Return the sums of a session; computed once."""
     found = ctx.memo.get(_NAME)
@@ -162,35 +150,40 @@ def survey(ctx: Context) -> Survey:
 
 def _survey(ctx: Context) -> Survey:
     found = Survey()
-    lanes, states = found.lanes, dict[str, _State]()
-    ids: set[str] = set()
+    calls = ctx.session.calls
+    lanes: dict[str, list[_Member]] = {}
+    compacted: set[str] = set()
     beside = {index for index, _ in ctx.asides}
-    for index, call in enumerate(ctx.session.calls):
+    for index, call in enumerate(calls):
         usage = call.usage
-        ids.add(call.id)
-        if len(ids) + len(found.duplicates) <= index:
-            found.duplicates.append(index)
         if usage is None or usage.flags or call.attempt or call.error is not None:
             _note_odd(found, index, call)
         if call.boundaries or call.purpose == "compaction":
-            _note_compaction(lanes.get(call.lane), states.get(call.lane), index, call)
+            compacted.add(call.lane)
         if usage is None or not usage.total_input or index in beside:
             continue
-        if call.model is None:
-            found.nameless.append(index)
-        lane = lanes.get(call.lane)
-        if lane is None:
-            lane, state = lanes[call.lane], states[call.lane] = (
-                LaneSurvey(call.lane, index),
-                _State(),
-            )
+        members = lanes.get(call.lane)
+        if members is None:
+            lanes[call.lane] = [(index, call, usage)]
         else:
-            state = states[call.lane]
-        _add(lane, state, index, call, usage)
-    for name, lane in lanes.items():
-        state = states[name]
-        lane.last_written, lane.last_1h = state.written, state.w1
-        _end_repeat(lane, state)
+            members.append((index, call, usage))
+    if len({call.id for call in calls}) < len(calls):
+        found.duplicates = _duplicates(calls)
+    for name, members in lanes.items():
+        lane = found.lanes[name] = LaneSurvey(name, members[0][0])
+        _add_up(lane, members)
+        if name in compacted:
+            _find_compactions(lane, calls, {member[0] for member in members})
+    return found
+
+
+def _duplicates(calls: Sequence[Call]) -> list[int]:
+    seen: set[str] = set()
+    found = []
+    for index, call in enumerate(calls):
+        if call.id in seen:
+            found.append(index)
+        seen.add(call.id)
     return found
 
 
@@ -208,120 +201,162 @@ def _note_odd(found: Survey, index: int, call: Call) -> None:
         found.flagged.setdefault(flag, []).append(index)
 
 
-def _add(lane: LaneSurvey, state: _State, index: int, call: Call, usage: Usage) -> None:
-    total, read = usage.total_input or 0, usage.cache_read or 0
-    w5, w1 = usage.write_5m or 0, usage.write_1h or 0
-    written = w5 + w1
-    if usage.write_other or usage.write_30m or usage.write_12h:
-        written += (usage.write_other or 0) + (usage.write_30m or 0) + (usage.write_12h or 0)
-    low = high = call.started_at
-    if low is None:
-        span = call.start_span
-        if span is not None:
-            low, high = span.low, span.high
-    if state.call is not None:
-        _step(lane, state, index, call, total, read, low, high)
-    if w5:
-        _add_write(lane, "5m", call, total, w5, index)
-    if w1:
-        _add_write(lane, "1h", call, total, w1, index)
-    lane.last = index
-    lane.calls += 1
-    lane.total += total
-    lane.read += read
-    lane.written += written
-    if total > lane.largest:
-        lane.largest = total
-    if call.ended_at is not None and low is not None:
-        _add_times(lane, index, call, low, call.ended_at)
-    state.call, state.low, state.high = call, low, high
-    state.size, state.read, state.written, state.w1 = total, read, written, w1
-    state.output = usage.output or 0
+class _Writes:
+    """Tokens written by one model, by lifetime and price tier."""
+
+    __slots__ = (
+        "first_five", "first_hour", "five", "hour", "last_five", "last_hour", "model",
+    )  # fmt: skip
+
+    def __init__(self, model: str | None) -> None:
+        self.first_five = self.first_hour = -1
+        self.model = model
+        self.five = [0] * (len(_TIERS) + 1)
+        self.hour = [0] * (len(_TIERS) + 1)
+        self.last_five = [-1] * (len(_TIERS) + 1)
+        self.last_hour = [-1] * (len(_TIERS) + 1)
+
+    def add(self, total: int, five: int, hour: int, index: int) -> None:
+        """Add one call."""
+        tier = 0 if total <= _TIERS[0] else sum(total > size for size in _TIERS)
+        if five:
+            self.five[tier] += five
+            self.last_five[tier] = index
+            if self.first_five < 0:
+                self.first_five = index
+        if hour:
+            self.hour[tier] += hour
+            self.last_hour[tier] = index
+            if self.first_hour < 0:
+                self.first_hour = index
+
+    def hand_over(self, lane: LaneSurvey) -> None:
+        """Add the sums to those of the lane."""
+        for ttl, sums, last, first in (
+            ("5m", self.five, self.last_five, self.first_five),
+            ("1h", self.hour, self.last_hour, self.first_hour),
+        ):
+            if first < 0:
+                continue
+            lane.first_write.setdefault(ttl, first)
+            lane.last_write[ttl] = max(last)
+            for tier, tokens in enumerate(sums):
+                if tokens:
+                    key = (ttl, self.model, tier)
+                    before = lane.writes.get(key, (0, 0))[0]
+                    lane.writes[key] = (before + tokens, last[tier])
 
 
-def _step(
-    lane: LaneSurvey,
-    state: _State,
-    index: int,
-    call: Call,
-    total: int,
-    read: int,
-    low: float | None,
-    high: float | None,
+def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
+    """Add up a lane. One loop over local names: this is what a healthy call costs."""
+    size, same, prior, wrote, hour_before, output = _NO_SIZE, 0, 0, 0, 0, 0
+    total_sum = read_sum = write_sum = unread = largest = timed = 0
+    busy = 0.0
+    low_before: float | None = None
+    high_before: float | None = None
+    writes = _Writes(members[0][1].model)
+    for index, call, usage in members:
+        total, read = usage.total_input or 0, usage.cache_read or 0
+        five, hour = usage.write_5m or 0, usage.write_1h or 0
+        low = high = call.started_at
+        if low is None and call.start_span is not None:
+            low, high = call.start_span.low, call.start_span.high
+        if wrote:
+            again = read - prior
+            again = 0 if again < 0 else min(again, wrote)
+            unread += wrote - again
+            if hour_before:
+                _add_hour(lane, again, hour_before, low_before, high)
+        if low is not None and high_before is not None:
+            gap = low - high_before
+            if gap > _SOON or gap < -_SKEW:
+                _note_gap(lane, index, read, gap, (low_before, high))
+        grown = total - size - output
+        if grown >= FLOOD_TOKENS or total == size or same:
+            same = _note_sizes(lane, (index, call), grown, total == size, same)
+        if five or hour:
+            if call.model is not writes.model and call.model != writes.model:
+                writes.hand_over(lane)
+                writes = _Writes(call.model)
+            writes.add(total, five, hour, index)
+        wrote = five + hour + (usage.write_other or 0)
+        wrote += (usage.write_30m or 0) + (usage.write_12h or 0)
+        if call.ended_at is not None and low is not None:
+            busy += call.ended_at - low
+            timed += 1
+        total_sum += total
+        read_sum += read
+        write_sum += wrote
+        largest = max(largest, total)
+        size, prior, hour_before, output = total, read, hour, usage.output or 0
+        low_before, high_before = low, high
+        lane.last = index
+    writes.hand_over(lane)
+    _end_repeat(lane, same)
+    lane.calls, lane.total, lane.read, lane.written = len(members), total_sum, read_sum, write_sum
+    lane.unread, lane.last_written, lane.last_1h = unread, wrote, hour_before
+    lane.largest, lane.busy, lane.timed = largest, busy, timed
+
+
+def _add_hour(
+    lane: LaneSurvey, reread: int, written: int, low: float | None, high: float | None
 ) -> None:
-    written = state.written
-    if written:
-        reread = min(max(read - state.read, 0), written)
-        lane.unread += written - reread
-        if state.w1:
-            # The longer lifetime comes first in the prompt.
-            of_1h = min(reread, state.w1)
-            lane.unread_1h += state.w1 - of_1h
-            if high is not None and state.low is not None and high - state.low <= _SOON:
-                lane.soon_1h += of_1h
-    if low is not None and state.high is not None:
-        gap = low - state.high
-        if gap > _SOON and read and gap <= _HOUR:
+    """Add what was read again of the part with the longer lifetime, which comes first."""
+    of_hour = min(reread, written)
+    lane.unread_1h += written - of_hour
+    if low is not None and high is not None and high - low <= _SOON:
+        lane.soon_1h += of_hour
+
+
+def _note_gap(
+    lane: LaneSurvey, index: int, read: int, gap: float, widest: tuple[float | None, float | None]
+) -> None:
+    low, high = widest
+    if gap > _SOON:
+        if read and gap <= _HOUR:
             lane.long_hits.append((index, read))
-        elif gap < -_SKEW and high is not None and high < (state.low or 0.0) - _SKEW:
-            lane.skewed.append(index)
-    grown = total - state.size - state.output
+    elif low is not None and high is not None and high < low - _SKEW:
+        lane.skewed.append(index)
+
+
+def _note_sizes(
+    lane: LaneSurvey, where: tuple[int, Call], grown: int, is_same: bool, same: int
+) -> int:
+    """Keep large additions and runs of equal prompts; return the length of the present run."""
+    index, call = where
     if grown >= FLOOD_TOKENS and not call.boundaries:
         lane.floods.append((index, grown))
-    if total == state.size and call.purpose not in _RESENT:
-        state.began = state.began if state.same else lane.last
-        state.same += 1
-    elif state.same:
-        _end_repeat(lane, state)
-    if state.compaction is not None:
-        state.compaction.follow(index)
-    if low is not None and state.call is not None and state.call.ended_at is not None:
-        lane.idle += max(low - state.call.ended_at, 0.0)
+    if is_same and call.purpose not in _RESENT:
+        if not same:
+            lane.began = lane.last
+        return same + 1
+    _end_repeat(lane, same)
+    return 0
 
 
-def _note_compaction(lane: LaneSurvey | None, state: _State | None, index: int, call: Call) -> None:
-    """Begin a compaction at its request or at its mark, whichever the record holds first."""
-    if lane is None or state is None:
-        return
-    made = next((b for b in call.boundaries if b.kind == "compaction"), None)
-    current = state.compaction
-    if call.purpose == "compaction":
-        state.compaction = Compaction(lane.last)
-        state.compaction.request = index
-        lane.compactions.append(state.compaction)
-    elif made is not None:
-        if current is None or current.after >= 0:
-            current = state.compaction = Compaction(lane.last)
+def _end_repeat(lane: LaneSurvey, same: int) -> None:
+    if same:
+        lane.repeats.append((lane.began, same + 1))
+
+
+def _find_compactions(lane: LaneSurvey, calls: Sequence[Call], members: set[int]) -> None:
+    """Follow the compactions of a lane, each from its request or mark to the next one."""
+    current: Compaction | None = None
+    last = -1
+    for index, call in enumerate(calls):
+        if call.lane != lane.name:
+            continue
+        made = next((b for b in call.boundaries if b.kind == "compaction"), None)
+        if call.purpose == "compaction":
+            current = Compaction(last)
+            current.request = index
             lane.compactions.append(current)
-        current.trigger = made.trigger
-
-
-def _end_repeat(lane: LaneSurvey, state: _State) -> None:
-    if state.same:
-        lane.repeats.append((state.began, state.same + 1))
-        state.same = 0
-
-
-def _add_write(lane: LaneSurvey, ttl: str, call: Call, total: int, tokens: int, index: int) -> None:
-    tier = 0 if total <= _TIERS[0] else sum(total > size for size in _TIERS)
-    key = (ttl, call.model, tier)
-    sums = lane.writes.get(key)
-    if sums is None:
-        lane.writes[key] = [tokens, index]
-        lane.first_write.setdefault(ttl, index)
-    else:
-        sums[0] += tokens
-    lane.last_write[ttl] = index
-
-
-def _add_times(lane: LaneSurvey, index: int, call: Call, low: float, ended: float) -> None:
-    if ended < low - _SKEW:
-        lane.skewed.append(index)
-        return
-    lane.timed += 1
-    lane.durations += ended - low
-    first = call.first_token_at
-    if first is not None and low <= first <= ended:
-        lane.waited += 1
-        lane.waits += first - low
-        lane.generation += ended - first
+        elif made is not None:
+            if current is None or current.after >= 0:
+                current = Compaction(last)
+                lane.compactions.append(current)
+            current.trigger = made.trigger
+        if index in members:
+            if current is not None:
+                current.follow(index)
+            last = index
