@@ -84,7 +84,8 @@ class LaneSurvey:
         compactions: What is known of each compaction.
         busy: Seconds from starts to ends, of ``timed`` calls.
         timed: Calls of which both are known.
-        skewed: Positions of calls that seem to begin before the call before them did.
+        skewed: Positions of calls that seem to begin before the call before them did, or to end
+            before they began.
     """
 
     __slots__ = (
@@ -162,6 +163,8 @@ def _survey(ctx: Context) -> Survey:
             compacted.add(call.lane)
         if usage is None or not usage.total_input or index in beside:
             continue
+        if call.model is None:
+            found.nameless.append(index)
         members = lanes.get(call.lane)
         if members is None:
             lanes[call.lane] = [(index, call, usage)]
@@ -282,8 +285,11 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
         wrote = five + hour + (usage.write_other or 0)
         wrote += (usage.write_30m or 0) + (usage.write_12h or 0)
         if call.ended_at is not None and low is not None:
-            busy += call.ended_at - low
+            took = call.ended_at - low
+            busy += took
             timed += 1
+            if took < -_SKEW:
+                lane.skewed.append(index)
         total_sum += total
         read_sum += read
         write_sum += wrote
