@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import MESSAGES_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Fix
+
+_REASON = "messages_changed"
 
 
 class MessagesChanged(Rule):
@@ -35,28 +37,20 @@ class MessagesChanged(Rule):
     id = "PFX102"
     name = "messages-changed"
     title = "Earlier messages changed"
-    provider_reasons = ("messages_changed", "input_changed")
+    provider_reasons = (_REASON, "input_changed")
     fix = Fix("Only append to the history; send earlier messages back byte for byte")
 
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Edit the first answer of the history."""
-        first = body("task", "first answer", "go on")
-        second = body("task", "first answer, shortened", "go on", "d", "e")
-        return (
-            Script().call(0, 0, 30_000, body=first).call(35, 7_000, 24_500, body=second).session()
-        )
+        """Have the provider's word and no body."""
+        return Script().call(0, 0, 30_000).call(35, 7_000, 24_500, reason=_REASON).session()
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Leave the history alone."""
-        first = body("task", "first answer", "go on")
-        second = body("task", "first answer", "go on", "d", "e")
-        return (
-            Script().call(0, 0, 30_000, body=first).call(35, 30_000, 1_500, body=second).session()
-        )
+        """Change nothing."""
+        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

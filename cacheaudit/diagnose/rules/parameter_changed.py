@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from cacheaudit.diagnose.changed import FRONT_RANK, MESSAGES_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.scenes import Scene
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Fix
+
+_TALK = [{"role": "user", "parts": [{"text": word}]} for word in ("task", "go on", "more", "next")]
 
 
 class ParameterChanged(Rule):
@@ -19,13 +21,13 @@ class ParameterChanged(Rule):
 
     ## Why it costs
 
-    `tool_choice`, `thinking`, effort, output format or speed are part of what identifies a
-    prefix. Two values mean two separate lines of cached content; a value that flips back and
-    forth pays for both.
+    Some settings are part of what identifies a prefix. Two values mean two separate lines of cached
+    content; a value that flips back and forth pays for both.
 
     ## What it rests on
 
-    Recorded bodies, or the provider's own word for the setting.
+    Recorded bodies. The settings that are met most often have rules of their own; this one speaks
+    for all others.
 
     ## When to ignore
 
@@ -35,34 +37,28 @@ class ParameterChanged(Rule):
     id = "MDL102"
     name = "parameter-changed"
     title = "A parameter in the cache key changed"
-    provider_reasons = (
-        "text_format_changed",
-        "reasoning_effort_changed",
-        "verbosity_changed",
-        "prompt_cache_key_changed",
-        "service_tier_changed",
-    )
     fix = Fix("Keep the parameter the same over the whole session")
 
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Force a tool for one call."""
-        first = body("a", "b", "c")
-        forced = {"type": "tool", "name": "run_tests"}
-        second = body("a", "b", "c", "d", "e", tool_choice=forced)
+        """Name another stored prefix, as one provider allows."""
+        scene = Scene(provider="gemini", model="gemini-3-pro")
         return (
-            Script().call(0, 0, 39_150, body=first).call(25, 7_350, 33_300, body=second).session()
+            scene.send({"contents": _TALK[:3], "cachedContent": "one"})
+            .send({"contents": _TALK, "cachedContent": "two"})
+            .session()
         )
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Let the model choose."""
-        first = body("a", "b", "c")
-        second = body("a", "b", "c", "d", "e", tool_choice={"type": "auto"})
+        """Keep the name."""
+        scene = Scene(provider="gemini", model="gemini-3-pro")
         return (
-            Script().call(0, 0, 39_150, body=first).call(25, 39_150, 1_500, body=second).session()
+            scene.send({"contents": _TALK[:3], "cachedContent": "one"})
+            .send({"contents": _TALK, "cachedContent": "one"})
+            .session()
         )
 
     @override
@@ -71,8 +67,7 @@ class ParameterChanged(Rule):
         yield from self._drafts(ctx)
 
     def _drafts(self, ctx: Context) -> Iterator[Draft]:
-        reasons = self.provider_reasons
-        yield from changed_drafts(ctx, reasons, _is_front, FRONT_RANK, _title)
+        yield from changed_drafts(ctx, (), _is_front, FRONT_RANK, _title)
         yield from changed_drafts(ctx, (), _is_behind, MESSAGES_RANK, _title)
 
 

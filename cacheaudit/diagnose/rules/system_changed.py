@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Fix
+
+_REASON = "system_changed"
 
 
 class SystemChanged(Rule):
@@ -34,29 +36,20 @@ class SystemChanged(Rule):
     id = "PFX101"
     name = "system-changed"
     title = "The system prompt changed"
-    provider_reasons = ("system_changed",)
+    provider_reasons = (_REASON,)
     fix = Fix("Keep the system prompt fixed; put what varies into the newest user message")
 
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Put the time of day into the system prompt."""
-        first = body("a", "b", "c", system="It is 10:15:02. You help with code.")
-        second = body("a", "b", "c", "d", "e", system="It is 10:15:37. You help with code.")
-        return (
-            Script().call(0, 0, 30_000, body=first).call(35, 4_000, 27_500, body=second).session()
-        )
+        """Have the provider's word and no body."""
+        return Script().call(0, 0, 30_000).call(35, 4_000, 27_500, reason=_REASON).session()
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Leave it out."""
-        return (
-            Script()
-            .call(0, 0, 30_000, body=body("a", "b", "c"))
-            .call(35, 30_000, 1_500, body=body("a", "b", "c", "d", "e"))
-            .session()
-        )
+        """Change nothing."""
+        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

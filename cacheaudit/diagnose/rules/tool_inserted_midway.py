@@ -9,11 +9,11 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.shapes import names_of
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix
 from cacheaudit.simulate.edit import Edit
 from cacheaudit.simulate.edits.late_tools import LateTools
-from cacheaudit.diagnose.shapes import names_of
 
 
 class ToolInsertedMidway(Rule):

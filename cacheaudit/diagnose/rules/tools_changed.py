@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
@@ -53,21 +53,14 @@ class ToolsChanged(Rule):
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Insert a tool into the middle of the list."""
-        first = body("a", "b", "c", tools=("read_file", "run_tests"))
-        second = body("a", "b", "c", "d", "e", tools=("read_file", "query_db", "run_tests"))
-        return Script().call(0, 0, 30_000, body=first).call(35, 0, 31_850, body=second).session()
+        """Have the provider's word and no body."""
+        return Script().call(0, 0, 30_000).call(35, 0, 31_500, reason="tools_changed").session()
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Declare it from the beginning."""
-        tools = ("read_file", "query_db", "run_tests")
-        first = body("a", "b", "c", tools=tools)
-        second = body("a", "b", "c", "d", "e", tools=tools)
-        return (
-            Script().call(0, 0, 30_350, body=first).call(35, 30_350, 1_500, body=second).session()
-        )
+        """Change nothing."""
+        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

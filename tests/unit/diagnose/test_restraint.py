@@ -118,7 +118,7 @@ def test_p20_a_parameter_that_flips_is_named_with_bodies() -> None:
         .call(9, 0, 28_239, body=body("a", "b", "c"))
         .call(18, 28_181, 200, body=body("a", "b", "c", "d", "e", **thinking))
     )
-    assert finding.name == "parameter-changed"
+    assert finding.name == "thinking-toggled"
     assert finding.evidence == "body_diff"
     assert finding.verdict == "proved"
     assert finding.first_change is not None
@@ -410,7 +410,7 @@ def test_body_findings_give_path_and_byte() -> None:
         Script().call(0, 0, 30_000, body=before).call(9, 4_000, 27_000, body=after).session()
     )
     (finding,) = losses(diagnosis)
-    assert finding.name == "system-changed"
+    assert finding.name == "clock-in-system"
     assert finding.first_change is not None
     assert (finding.first_change.path, finding.first_change.byte_offset) == ("system[0]", 12)
     assert diagnosis.changes["call-2"].level == "system"
