@@ -21,9 +21,11 @@ from cacheaudit.simulate.edits._rewrite import (
     TTL_SECONDS,
     common_blocks,
     in_order,
+    marked_at,
     need_change,
     need_prompts,
     rebuilt,
+    remarked,
     replace,
     tail_marker,
     with_prompt,
@@ -92,7 +94,9 @@ class Compact(Settings, frozen=True, kw_only=True):
             late = self.after_expiry and expires and not self.before_expiry
             if (too_large or late) and self._is_large(shortened):
                 at = (call.started_at or 0.0) - self.seconds
-                yield self._summary(call, shortened, at)
+                # What has expired is not worth writing for one request: it is sent unmarked.
+                asked = _unmarked(shortened) if late else shortened
+                yield self._summary(call, asked, at)
                 lane.cut(self._block(lane), len(prompt.blocks))
         sent = lane.shortened(prompt)
         yield with_prompt(call, sent)
@@ -187,6 +191,13 @@ class _Lane:
         if not rest:
             summary = replace(summary, marker=prompt.blocks[-1].marker)
         return rebuilt(prompt, [*head, summary, *rest])
+
+
+def _unmarked(prompt: Prompt) -> Prompt:
+    """Take the markers of the conversation away; tools and system are needed again."""
+    gone = [i for i in marked_at(prompt) if prompt.blocks[i].level == "messages"]
+    bare = remarked(prompt, dict.fromkeys(gone))
+    return replace(bare, automatic_marker=None)
 
 
 def _text(canonical: bytes, tokens: int, message: int) -> ContentBlock:
