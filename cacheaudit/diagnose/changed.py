@@ -15,6 +15,7 @@ from cacheaudit.diagnose.diffs import Diff, diffs
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.reach import Reach
 from cacheaudit.diagnose.rule import Draft
+from cacheaudit.diagnose.steps import facts_of
 from cacheaudit.diagnose.wording import aftermath, count, describe, reason_lines, shortfall
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Rival, Verdict
@@ -150,6 +151,11 @@ def body_draft(
             *reason_lines(event),
             *against,
             *_header_line(diff),
+            *(
+                ("For this model it is a hint where to send the request.",)
+                if _is_hint(diff)
+                else ()
+            ),
             *aftermath(event),
         ),
         to_check=tuple(to_check),
@@ -161,7 +167,15 @@ def body_draft(
 def _agrees(diff: Diff, found: Reach | None) -> bool:
     if found is None or diff.header is not None:
         return False
+    if _is_hint(diff):
+        return False
     return found.agrees(diff.event.read) or _drops_all(diff)
+
+
+def _is_hint(diff: Diff) -> bool:
+    """Whether the setting only routes: it is no part of what identifies a prefix."""
+    facts = facts_of(diff.event.call) if diff.shape == "parameter" else None
+    return facts is not None and diff.change.path in facts.value("ignored_parameters", ())
 
 
 def _drops_all(diff: Diff) -> bool:

@@ -24,6 +24,8 @@ _MINIMUM = 1_024
 _LIFETIME = 300.0
 _LOOKBACK = 20
 _STEP = 128
+# Models whose automatic caches bill what they write.
+_WRITING = ("gpt-5.6", "gpt-6")
 _RUNS = ("tool_use", "tool_result")
 
 Content = str | dict[str, Any] | Sequence[str | dict[str, Any]]
@@ -134,14 +136,18 @@ class Scene:
         return -1
 
     def _automatic(self, prompt: Prompt, sums: list[int], read: int | None, output: int) -> Usage:
-        """Keep every prefix; reads are reported in steps of 128 tokens."""
+        """Keep every prefix; older models report reads in steps of 128 tokens and no writes."""
         known = [n for n, d in zip(sums, prompt.prefix_digests, strict=True) if d in self._entries]
-        got = max(known, default=0) // _STEP * _STEP if read is None else read
+        got = max(known, default=0) if read is None else read
+        writes = self._model.startswith(_WRITING)
+        if not writes and read is None:
+            got = got // _STEP * _STEP
         self._entries.update(dict.fromkeys(prompt.prefix_digests, self._at + _LIFETIME))
         return Usage(
             total_input=sums[-1],
-            uncached_input=sums[-1] - got,
+            uncached_input=0 if writes else sums[-1] - got,
             cache_read=got,
+            write_30m=sums[-1] - got if writes else None,
             output=output,
             dialect="openai",
         )

@@ -23,8 +23,9 @@ class PromptCacheKeyChanged(Rule):
 
     ## Why it costs
 
-    The key decides which machine is asked, and on newer models it takes part in the key of the
-    cache. A key made anew for each request hides every earlier prefix.
+    On newer models it takes part in the key of the cache; on older ones it decides which machine is
+    asked, so that the verdict is no more than consistent there. A key made anew for each request
+    hides every earlier prefix.
 
     ## What it rests on
 
@@ -54,7 +55,7 @@ class PromptCacheKeyChanged(Rule):
         """Make a key for each request."""
         first = chat("task", "answer", "go on", prompt_cache_key="run-1")
         second = chat("task", "answer", "go on", "more", "next", prompt_cache_key="run-2")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @classmethod
     @override
@@ -62,7 +63,7 @@ class PromptCacheKeyChanged(Rule):
         """Keep the key."""
         first = chat("task", "answer", "go on", prompt_cache_key="run-1")
         second = chat("task", "answer", "go on", "more", "next", prompt_cache_key="run-1")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

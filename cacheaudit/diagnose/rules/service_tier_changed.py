@@ -54,7 +54,7 @@ class ServiceTierChanged(Rule):
         """Send one call with the cheaper tier."""
         first = chat("task", "answer", "go on")
         second = chat("task", "answer", "go on", "more", "next", service_tier="flex")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @classmethod
     @override
@@ -62,7 +62,7 @@ class ServiceTierChanged(Rule):
         """Keep the tier."""
         first = chat("task", "answer", "go on")
         second = chat("task", "answer", "go on", "more", "next")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

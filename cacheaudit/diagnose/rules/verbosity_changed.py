@@ -53,7 +53,7 @@ class VerbosityChanged(Rule):
         """Ask for a short answer by the setting."""
         first = chat("task", "answer", "go on")
         second = chat("task", "answer", "go on", "more", "next", verbosity="low")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @classmethod
     @override
@@ -61,7 +61,7 @@ class VerbosityChanged(Rule):
         """Keep the setting."""
         first = chat("task", "answer", "go on")
         second = chat("task", "answer", "go on", "more", "next")
-        return continued(first, second, provider="openai", model="gpt-5.4")
+        return continued(first, second, provider="openai", model="gpt-5.6")
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
