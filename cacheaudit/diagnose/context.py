@@ -43,6 +43,8 @@ class Context:
         changes: First change against the previous prompt of the lane, by position of the call.
         unmoved: Positions of calls whose prompt extends the previous one unchanged.
         reasoned: Positions of calls for which the provider named a change.
+        is_told: The provider gave a reason for some miss of this session, so that its silence on
+            another one says something.
         runs: Successive calls that lost tokens and read the same size.
         unrelated: Lanes whose prompts do not grow out of each other, so that nothing can be said of
             what they could have read.
@@ -62,6 +64,7 @@ class Context:
         self.runs: list[Run] = []
         self.unrelated: list[Lane] = []
         self.reasoned: list[int] = []
+        self.is_told = False
         self.unanswered: list[int] = []
         self.asides: list[tuple[int, int]] = []
         self.memo: dict[str, Any] = {}
@@ -92,8 +95,8 @@ class Context:
             elif call.purpose in _BESIDE and total * 2 < lane.total:
                 self._set_aside(lane, index, call)
                 continue
-            if call.diagnostics is not None and call.diagnostics.type.endswith("_changed"):
-                self.reasoned.append(index)
+            if call.diagnostics is not None:
+                self._heed(index, call.diagnostics.type)
             low = high = call.started_at
             if low is None and call.start_span is not None:
                 low, high = call.start_span.low, call.start_span.high
@@ -115,6 +118,12 @@ class Context:
             lane.last, lane.last_index = call, index
             lane.total, lane.read, lane.written = total, read, written
             lane.low, lane.high = low, high
+
+    def _heed(self, index: int, word: str) -> None:
+        """Keep what the provider says of misses."""
+        if word.endswith("_changed"):
+            self.reasoned.append(index)
+        self.is_told = self.is_told or word != "pending"
 
     def _set_aside(self, lane: Lane, index: int, call: Call) -> None:
         """Keep a request that is no turn of its lane out of the comparison."""
@@ -236,6 +245,7 @@ class Context:
         event.smallest = lane.smallest
         event.is_floor = 0 < read < lane.smallest
         event.next_read = None
+        event.output = 0 if lane.last.usage is None else lane.last.usage.output or 0
         event.has_bodies = False
         event.change = None
         usage = call.usage

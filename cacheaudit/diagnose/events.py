@@ -51,6 +51,7 @@ class Event:
         is_floor: Something was read, but less than the smallest prompt of the lane, so that the
             hit ends before the conversation does.
         explicit: Writes are recorded, so the cache works with markers.
+        output: Tokens of the response before.
         next_read: ``full``: the next call read what this one left in the cache; ``older``: it
             read exactly what an older call had left; ``less``; ``None``: no next call.
         run: The successive calls with the same read that it belongs to.
@@ -62,9 +63,9 @@ class Event:
     __slots__ = (
         "boundaries", "call", "change", "compaction_part", "endpoint", "expected", "explicit",
         "growth", "has_bodies", "index", "is_floor", "lane", "lost", "next_read", "older",
-        "previous", "previous_index", "previous_read", "previous_total", "previous_written", "read",
-        "run", "same_model_read", "skipped_lost", "smallest", "switched", "timing", "total",
-        "written",
+        "output", "previous", "previous_index", "previous_read", "previous_total",
+        "previous_written", "read", "run", "same_model_read", "skipped_lost", "smallest",
+        "switched", "timing", "total", "written",
     )  # fmt: skip
 
     boundaries: tuple[Boundary, ...]
@@ -92,10 +93,20 @@ class Event:
     smallest: int
     explicit: bool
     next_read: str | None
+    output: int
     run: Run
     has_bodies: bool
     change: Change | None
     compaction_part: bool
+
+    @property
+    def missing(self) -> int:
+        """Tokens, at least, that an appended prompt would have and this one does not.
+
+        The response before belongs into a prompt that only appends. Where some of it is thinking
+        that the provider drops, nothing need have been edited.
+        """
+        return max(0, self.previous_total + self.output - self.total)
 
     @property
     def reason(self) -> str | None:

@@ -17,6 +17,10 @@ PARAMETER = Rival(
     "A parameter that only the message part depends on (tool_choice, thinking, effort) "
     "may have differed.",
 )
+SYSTEM = Rival(
+    "system-changed",
+    "A change in the last part of the system prompt, where a marker stands in front of it.",
+)
 IMAGES = Rival(
     "messages-changed", "Images that come or go, or an edited early message, have the same effect."
 )

@@ -84,7 +84,7 @@ class EarlierMarkerRead(Rule):
                 if event.read == 0 or event.switched is not None:
                     # Tools changed, or another model: sizes of fronts do not compare across it.
                     largest = 0
-                elif event.is_floor and event.explicit:
+                elif event.is_floor and event.explicit and event.older is None:
                     if (
                         largest - event.read > _MARGIN
                         and not event.has_bodies

@@ -110,4 +110,5 @@ def _drafts(ctx: Context, group: list[Opening]) -> Iterator[Draft]:
                 "How much of what they wrote is the same: tools and system of the agents.",
                 "Whether a marker stands at the end of what they share.",
             ),
+            also=(leader.call.id,),
         )

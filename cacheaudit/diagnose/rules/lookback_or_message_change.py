@@ -12,6 +12,7 @@ from cacheaudit.diagnose.wording import (
     IMAGES,
     PARAMETER,
     SERVER,
+    SYSTEM,
     aftermath,
     count,
     expiry_line,
@@ -183,6 +184,7 @@ def _suspected(event: Event) -> Draft:
         rivals=(
             PARAMETER,
             IMAGES,
+            SYSTEM,
             Rival("messages-level-invalidation", "Any change of the message part looks the same."),
             SERVER,
         ),

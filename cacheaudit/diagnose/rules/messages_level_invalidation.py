@@ -13,6 +13,7 @@ from cacheaudit.diagnose.wording import (
     LOOKBACK,
     PARAMETER,
     SERVER,
+    SYSTEM,
     aftermath,
     count,
     expiry_line,
@@ -20,7 +21,7 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Fix, Rival
 
 _RANK = 24
 
@@ -65,9 +66,39 @@ class MessagesLevelInvalidation(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         for event in ctx.events:
-            is_candidate = event.is_floor and event.explicit and event.switched is None
-            if is_candidate and not event.has_bodies and not event.timing.overlaps:
+            if (
+                (event.is_floor or _is_undone(event))
+                and event.explicit
+                and event.switched is None
+                and not event.has_bodies
+                and not event.timing.overlaps
+            ):
                 yield _draft(event)
+
+
+def _is_undone(event: Event) -> bool:
+    """Whether only the front was read, and the call behind it found the older messages again."""
+    return event.next_read == "older" and 0 < event.read * 2 < event.expected
+
+
+def _shorter(event: Event) -> tuple[Rival, ...]:
+    if not event.missing:
+        return ()
+    why = f"The prompt lacks at least {count(event.missing)} tokens that appending would have left."
+    return (Rival("history-rewritten", why),)
+
+
+def _where(event: Event) -> str:
+    if not event.is_floor:
+        return (
+            f"{count(event.read)} tokens at the front were read, and the next call found the older "
+            "messages again: what differed was in this call alone."
+        )
+    return (
+        f"{count(event.read)} tokens are less than the smallest prompt of the lane "
+        f"({count(event.smallest)}): the hit ends before its messages do. Tools, system "
+        "and model up to there match and are not the cause."
+    )
 
 
 def _draft(event: Event) -> Draft:
@@ -78,11 +109,7 @@ def _draft(event: Event) -> Draft:
         why="The hit ends before the conversation does.",
         established=(
             shortfall(event),
-            (
-                f"{count(event.read)} tokens are less than the smallest prompt of the lane "
-                f"({count(event.smallest)}): the hit ends before its messages do. Tools, system "
-                "and model up to there match and are not the cause."
-            ),
+            _where(event),
             expiry_line(event),
             *aftermath(event),
             *reason_lines(event),
@@ -92,5 +119,5 @@ def _draft(event: Event) -> Draft:
             "Compare the first messages, and whether images came or went.",
             "Count the content blocks added since the last marker.",
         ),
-        rivals=(PARAMETER, IMAGES, LOOKBACK, SERVER),
+        rivals=(PARAMETER, IMAGES, LOOKBACK, SYSTEM, *_shorter(event), SERVER),
     )

@@ -86,7 +86,7 @@ class OneHourLifetimeWouldPay(Rule):
                 lanes.setdefault(event.lane.name, []).append(event)
         for name, events in lanes.items():
             lane = survey(ctx).lanes[name]
-            if "1h" not in lane.last_write:
+            if "1h" not in lane.last_write and "5m" in lane.last_write:
                 yield _draft(lane, events)
 
 

@@ -13,6 +13,7 @@ from cacheaudit.diagnose.wording import (
     IMAGES,
     LOOKBACK,
     PARAMETER,
+    SYSTEM,
     count,
     expiry_line,
     reason_lines,
@@ -38,10 +39,11 @@ class ProviderSideSuspected(Rule):
 
     ## What it rests on
 
-    One of three things: nothing was read *and* nothing written in a lane that is cached otherwise;
+    One of four things: nothing was read *and* nothing written in a lane that is cached otherwise;
     the same small part was read several times, well inside the lifetime, with full reads in
-    between; or the bodies (or the provider's own comparison) show that nothing changed. None
-    of them proves anything about the provider: the verdict is always `unknown`.
+    between; the provider names reasons for other misses of the session and is silent on this one;
+    or the bodies (or the provider's own comparison) show that nothing changed. None of them proves
+    anything about the provider: the verdict is always `unknown`.
 
     ## When to ignore
 
@@ -95,13 +97,29 @@ class ProviderSideSuspected(Rule):
             elif (event.has_bodies or event.reason == "none") and event.timing.state == "under":
                 evidence: Evidence = "body_diff" if event.has_bodies else "reported"
                 yield _draft(event, _SAME, evidence, (LOOKBACK,))
+            elif ctx.is_told and _is_silent(event):
+                yield _draft(event, _UNNAMED, "reported", (LOOKBACK, PARAMETER, IMAGES))
             elif event.index in healing:
                 line = _healing_line(event, healing[event.index])
-                yield _draft(event, line, "usage", (PARAMETER, IMAGES, LOOKBACK))
+                yield _draft(event, line, "usage", (PARAMETER, IMAGES, SYSTEM, LOOKBACK))
 
 
 _NOTHING = "Nothing was read and nothing was written, although the lane is cached otherwise."
 _SAME = "The prompt begins with the whole previous one: no change on the caller's side is recorded."
+_UNNAMED = (
+    "The provider names a reason for other misses of this session and none for this one, and too "
+    "little was added to hide the older entry."
+)
+
+
+def _is_silent(event: Event) -> bool:
+    return (
+        event.is_floor
+        and event.reason is None
+        and event.timing.state == "under"
+        and 0 <= event.growth < _FEW_NEW_TOKENS
+        and not event.missing
+    )
 
 
 def _self_healing(ctx: Context) -> dict[int, int]:
@@ -122,7 +140,8 @@ def _self_healing(ctx: Context) -> dict[int, int]:
 def _is_plain(event: Event) -> bool:
     return (
         event.is_floor
-        and event.growth < _FEW_NEW_TOKENS
+        and 0 <= event.growth < _FEW_NEW_TOKENS
+        and event.total >= event.previous_total
         and event.reason is None
         and not event.has_bodies
         and event.timing.state in ("under", "open")

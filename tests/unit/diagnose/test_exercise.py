@@ -123,6 +123,7 @@ def test_row_nine_excludes_the_front_and_nothing_else() -> None:
         "parameter-changed",
         "messages-changed",
         "lookback-or-message-change",
+        "system-changed",
         "provider-side-suspected",
     }
 
