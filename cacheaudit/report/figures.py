@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 
 import msgspec
 
+from cacheaudit.model.clock import parse_time
+from cacheaudit.model.money import ZERO, decimal
 from cacheaudit.report.result import CallRow, Group
 
+LONG = ("1h", "12h")
 _LEVELS = "▁▂▃▄▅▆▇█"
 _GAP = "·"
 
@@ -75,7 +79,6 @@ def sparklines(
 
 def dearest(groups: Sequence[Group], number: int) -> list[Group]:
     """Choose the groups that cost most: by money, else by input."""
-    from cacheaudit.model.money import ZERO, decimal
 
     def weight(group: Group) -> tuple[object, int]:
         cost = group.totals.cost.computed or group.totals.cost.reported
@@ -87,7 +90,9 @@ def dearest(groups: Sequence[Group], number: int) -> list[Group]:
 class Slot(msgspec.Struct):
     """One bar of the timeline: one call, or several neighbouring ones of a lane.
 
-    Tokens are sums; ``split_unknown`` counts calls whose input is known but not its parts.
+    Figures are sums. ``long`` is the part of ``write`` that lives for an hour or longer;
+    ``unsplit`` counts input of calls whose parts are not known; ``money`` is the cost by kind of
+    token; ``exact`` and ``off`` count calls whose predicted read is the reported one, or not.
     """
 
     index: int
@@ -95,18 +100,49 @@ class Slot(msgspec.Struct):
     calls: int = 0
     read: int = 0
     write: int = 0
+    long: int = 0
     uncached: int = 0
     unsplit: int = 0
     output: int = 0
     first_call: str = ""
     started_at: str | None = None
+    at: float | None = None
+    alive: int | None = None
     marks: tuple[int, ...] = ()
+    signs: tuple[str, ...] = ()
     number: int = 0
+    cost: Decimal = ZERO
+    money: dict[str, Decimal] = {}
+    exact: int = 0
+    off: int = 0
+    predicted: int = 0
+    reported: int = 0
 
     @property
     def mean_input(self) -> int:
         """Input tokens of an average call of the bar."""
         return (self.read + self.write + self.uncached + self.unsplit) // max(1, self.calls)
+
+    @property
+    def mean_cost(self) -> Decimal:
+        """Cost of an average call of the bar."""
+        return self.cost / max(1, self.calls)
+
+
+_SUMMED = (
+    "calls",
+    "read",
+    "write",
+    "long",
+    "uncached",
+    "unsplit",
+    "output",
+    "cost",
+    "exact",
+    "off",
+    "predicted",
+    "reported",
+)
 
 
 class Timeline:
@@ -121,13 +157,22 @@ class Timeline:
         self.calls = 0
         self._slots: dict[tuple[int, str], Slot] = {}
 
-    def add(self, call: CallRow, marks: tuple[int, ...] = (), number: int = 0) -> None:
+    def add(
+        self,
+        call: CallRow,
+        marks: tuple[int, ...] = (),
+        number: int = 0,
+        signs: tuple[str, ...] = (),
+        money: Mapping[str, Decimal] | None = None,
+    ) -> None:
         """Take the next call.
 
         Args:
             call: The call.
             marks: Numbers of the findings that name it.
             number: Its place in the result.
+            signs: What else happened at it.
+            money: Its cost by kind of token, where it can be taken apart.
         """
         key = (self.calls // self.each, call.lane)
         slot = self._slots.get(key)
@@ -142,10 +187,16 @@ class Timeline:
                     lane=call.lane,
                     first_call=call.id,
                     started_at=call.started_at,
+                    at=parse_time(call.started_at),
                     number=number or self.calls + 1,
                 )
         self.calls += 1
-        _fill(slot, call, marks)
+        slot.marks = (*slot.marks, *marks)
+        slot.signs = (*slot.signs, *signs)
+        slot.alive = call.alive_seconds
+        _count(slot, call)
+        _price(slot, call, money)
+        _compare(slot, call)
 
     def _halve(self) -> None:
         self.each *= 2
@@ -157,9 +208,12 @@ class Timeline:
                 slot.index = key[0]
                 merged[key] = slot
                 continue
-            for name in ("calls", "read", "write", "uncached", "unsplit", "output"):
+            for name in _SUMMED:
                 setattr(other, name, getattr(other, name) + getattr(slot, name))
             other.marks = (*other.marks, *slot.marks)
+            other.signs = (*other.signs, *slot.signs)
+            for kind, amount in slot.money.items():
+                other.money[kind] = other.money.get(kind, ZERO) + amount
         self._slots = merged
 
     @property
@@ -173,16 +227,35 @@ class Timeline:
         return list(dict.fromkeys(slot.lane for slot in self._slots.values()))
 
 
-def _fill(slot: Slot, call: CallRow, marks: tuple[int, ...]) -> None:
+def _count(slot: Slot, call: CallRow) -> None:
     slot.calls += 1
     slot.output += call.output or 0
-    slot.marks = (*slot.marks, *marks)
-    parts = (call.cache_read, call.cache_write, call.uncached_input)
+    slot.write += call.cache_write or 0
+    if call.writes:
+        slot.long += sum(call.writes.get(ttl, 0) for ttl in LONG)
     if call.cache_read is None and call.uncached_input is None:
         slot.unsplit += max(0, (call.total_input or 0) - (call.cache_write or 0))
-        slot.write += call.cache_write or 0
         return
-    read, write, uncached = (part or 0 for part in parts)
-    slot.read += read
-    slot.write += write
-    slot.uncached += uncached
+    slot.read += call.cache_read or 0
+    slot.uncached += call.uncached_input or 0
+
+
+def _price(slot: Slot, call: CallRow, money: Mapping[str, Decimal] | None) -> None:
+    if call.cost is None:
+        return
+    cost = decimal(call.cost)
+    slot.cost += cost
+    for kind, amount in (money or {"other": cost}).items():
+        slot.money[kind] = slot.money.get(kind, ZERO) + amount
+
+
+def _compare(slot: Slot, call: CallRow) -> None:
+    predicted = None if call.predicted is None else call.predicted.cache_read
+    if predicted is None or call.cache_read is None:
+        return
+    slot.predicted += predicted
+    slot.reported += call.cache_read
+    if predicted == call.cache_read:
+        slot.exact += 1
+    else:
+        slot.off += 1

@@ -4,121 +4,198 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from decimal import Decimal
 
 import msgspec
 
-from cacheaudit.model.money import decimal, plain
+from cacheaudit.model.money import ZERO, decimal
 from cacheaudit.report import format as fmt
+from cacheaudit.report.axis import by_calls, by_time
+from cacheaudit.report.breaks import Alike, Breaks, alike
 from cacheaudit.report.figures import Timeline, dearest
-from cacheaudit.report.result import AuditResult, CallRow, FindingRow, Group, Totals
-from cacheaudit.report.summary import Cause, Lost, by_money, causes, lost, paid, writes
+from cacheaudit.report.ledger import Agreement, Ledger
+from cacheaudit.report.losses import LossTable, loss_table
+from cacheaudit.report.metrics import Metric, Strip
+from cacheaudit.report.opportunities import Opportunity, Place, marks, opportunities, places, wanted
+from cacheaudit.report.result import AuditResult, CallRow, Group
+from cacheaudit.report.signs import Signs
+from cacheaudit.report.summary import Lost, lost, paid
 from cacheaudit.report.svg import timeline_svg
-from cacheaudit.report.words import EVIDENCE
+from cacheaudit.report.trace import Bill, Line
+from cacheaudit.report.verdict import Balance, balance
 
 CALLS_IN_FULL = 1_000
 CALLS_SHORTENED = 200
 SHOWN_SESSIONS = 4
 FEWEST_BARS = 60
-SHOWN_GROUPS = 50
-SHOWN_FINDINGS = 200
+SHOWN_OPPORTUNITIES = 60
 
 
 class NumberedCall(msgspec.Struct, frozen=True):
-    """A call with its place in the result, from 1, and the findings that name it."""
+    """A call with its place in the result, from 1, and the opportunities that name it."""
 
     number: int
     row: CallRow
     marks: tuple[int, ...]
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """A timeline ready to be put on the page."""
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """A timeline ready to be put on the page.
+
+    ``views`` holds the drawing by axis name; the first is shown first.
+    """
 
     session: str
-    svg: str
+    views: dict[str, str]
     calls: int
     each: int
     cost: str
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """A figure as shown and as it really is."""
+class Has(msgspec.Struct, frozen=True, kw_only=True):
+    """What the timeline can show of these calls."""
 
-    text: str
-    exact: str = ""
-
-
-class LedgerRow(msgspec.Struct, frozen=True):
-    """Totals of one key."""
-
-    key: str
-    cells: tuple[Cell, ...]
+    times: bool
+    money: bool
+    life: bool
+    predictions: bool
+    long_writes: bool
+    signs: tuple[str, ...]
 
 
-class CauseRow(msgspec.Struct, frozen=True):
-    """One line of the loss table."""
-
-    rule: str
-    name: str
-    findings: int
-    evidence: str
-    tokens: str
-    equivalents: str
-    cost: Cell
-    share: str
-    width: str
-
-
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True, kw_only=True):
     """What the template is given."""
 
+    balance: Balance | None
+    metrics: tuple[Metric, ...]
     figures: tuple[Figure, ...]
+    has: Has
     calls: tuple[NumberedCall, ...]
     calls_total: int
     sessions_total: int
-    findings: tuple[tuple[int, FindingRow], ...]
-    findings_total: int
+    opportunities: tuple[Opportunity, ...]
+    opportunities_total: int
+    places: dict[int, tuple[Place, ...]]
+    models: dict[int, tuple[str, ...]]
     lost: Lost
-    causes: tuple[CauseRow, ...]
-    by_model: tuple[LedgerRow, ...]
-    by_purpose: tuple[LedgerRow, ...]
-    by_session: tuple[LedgerRow, ...]
+    losses: LossTable
+    breaks: tuple[Alike, ...]
+    breaks_shown: int
+    breaks_total: int
+    map: str | None
+    map_rows: int
+    map_calls: int
+    with_bodies: int
+    by_day: tuple[Group, ...]
+    by_agent: tuple[Group, ...]
+    agreement: Agreement
+    bill: tuple[Line, ...]
+    bill_rest: Decimal
+    bill_rest_calls: int
+    price_of: dict[int, str]
 
     @property
     def has_every_call(self) -> bool:
         """Whether the call table is complete."""
         return len(self.calls) == self.calls_total
 
+    @property
+    def bill_total(self) -> Decimal:
+        """Sum of the bill's lines."""
+        return sum((line.amount for line in self.bill), ZERO) + self.bill_rest
+
+
+class _Pass:
+    """One pass over the calls."""
+
+    def __init__(self, result: AuditResult, items: Sequence[Opportunity]) -> None:
+        self.chosen = dearest(result.by_session, SHOWN_SESSIONS)
+        self.lines = {group.key: Timeline(_bars(group, self.chosen)) for group in self.chosen}
+        self.in_full = result.scope.calls <= CALLS_IN_FULL
+        self.table = _Dearest(CALLS_IN_FULL if self.in_full else CALLS_SHORTENED)
+        self.strip, self.ledger, self.agreement = Strip(), Ledger(), Agreement()
+        self.breaks = Breaks(self.chosen[0].key if self.chosen else None)
+        self.bill = Bill(result.prices)
+        self.number = 0
+        self.rows: dict[str, tuple[int, CallRow]] = {}
+        self.models: dict[int, dict[str, None]] = {}
+        self.prices: dict[int, str] = {}
+        self.has_long = False
+        self._signs = Signs()
+        self._marks, self._wanted = marks(items), wanted(items)
+
+    def take(self, row: CallRow) -> None:
+        """Take the next call."""
+        self.number += 1
+        number = self.number
+        mine = self._marks.get(row.id, ())
+        parts = self.bill.take(row)
+        signs = self._signs.of(row)
+        line = self.lines.get(row.session)
+        if line is not None:
+            line.add(row, mine, number, signs, parts)
+        self.table.add(NumberedCall(number, row, mine))
+        for mark in mine:
+            self.models.setdefault(mark, {})[row.model or fmt.UNKNOWN] = None
+        if row.id in self._wanted:
+            self.rows[row.id] = (number, row)
+        if self.in_full and parts is not None and (price := self.bill.price_of(row)):
+            self.prices[number] = price
+        for taker in (self.strip, self.ledger, self.agreement):
+            taker.take(row)
+        self.breaks.take(number, row, mine)
+
+    def has(self) -> Has:
+        """Say what the figures can show."""
+        slots = [slot for line in self.lines.values() for slot in line.slots]
+        return Has(
+            times=any(slot.at is not None for slot in slots),
+            money=any(slot.cost for slot in slots),
+            life=any(slot.alive is not None and slot.at is not None for slot in slots),
+            predictions=any(slot.exact or slot.off for slot in slots),
+            long_writes=any(slot.long for slot in slots),
+            signs=tuple(sorted({sign for slot in slots for sign in slot.signs})),
+        )
+
 
 def build(result: AuditResult) -> Page:
     """Gather the page; memory is bounded however many calls there are."""
-    findings = list(enumerate(by_money(result.findings), 1))
-    marks = _marks(findings)
-    chosen = dearest(result.by_session, SHOWN_SESSIONS)
-    lines = {group.key: Timeline(_bars(group, chosen)) for group in chosen}
-    in_full = result.scope.calls <= CALLS_IN_FULL
-    table = _Dearest(CALLS_IN_FULL if in_full else CALLS_SHORTENED)
-    number = 0
+    balanced = balance(result)
+    every = opportunities(result, balanced)
+    items = every[:SHOWN_OPPORTUNITIES]
+    work = _Pass(result, items)
     for row in result.calls:
-        number += 1
-        mine = marks.get(row.id, ())
-        line = lines.get(row.session)
-        if line is not None:
-            line.add(row, mine, number)
-        table.add(NumberedCall(number, row, mine))
+        work.take(row)
     currency = result.totals.cost.currency
+    shown = work.breaks.rows
     return Page(
-        figures=tuple(_figure(group, lines[group.key], in_full) for group in chosen),
-        calls=table.rows,
-        calls_total=number,
+        balance=balanced,
+        metrics=work.strip.metrics(result),
+        figures=tuple(_figure(group, work.lines[group.key], work.in_full) for group in work.chosen),
+        has=work.has(),
+        calls=work.table.rows,
+        calls_total=work.number,
         sessions_total=len(result.by_session),
-        findings=tuple(findings[:SHOWN_FINDINGS]),
-        findings_total=len(findings),
+        opportunities=tuple(items),
+        opportunities_total=len(every),
+        places={item.number: places(item, work.rows) for item in items},
+        models={number: tuple(names) for number, names in work.models.items()},
         lost=lost(result.findings),
-        causes=_causes(result.findings, currency),
-        by_model=ledger(result.by_model),
-        by_purpose=ledger(result.by_purpose),
-        by_session=ledger(result.by_session),
+        losses=loss_table(result.findings),
+        breaks=alike(shown),
+        breaks_shown=len(shown),
+        breaks_total=work.breaks.total,
+        map=work.breaks.map_svg("Prompts below one another; the call table has the figures"),
+        map_rows=work.breaks.map_rows,
+        map_calls=work.breaks.mapped,
+        with_bodies=work.breaks.with_strip,
+        by_day=tuple(work.ledger.by_day(currency)),
+        by_agent=tuple(work.ledger.by_agent(currency)),
+        agreement=work.agreement,
+        bill=tuple(work.bill.lines),
+        bill_rest=work.bill.rest,
+        bill_rest_calls=work.bill.rest_calls,
+        price_of=work.prices,
     )
 
 
@@ -135,10 +212,10 @@ class _Dearest:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._heap: list[tuple[tuple[object, int, int], NumberedCall]] = []
+        self._heap: list[tuple[tuple[Decimal, int, int], NumberedCall]] = []
 
     def add(self, call: NumberedCall) -> None:
-        cost = decimal(call.row.cost) if call.row.cost is not None else decimal(0)
+        cost = decimal(call.row.cost) if call.row.cost is not None else ZERO
         item = ((cost, call.row.total_input or 0, -call.number), call)
         if len(self._heap) < self._limit:
             heapq.heappush(self._heap, item)
@@ -150,86 +227,15 @@ class _Dearest:
         return tuple(sorted((call for _, call in self._heap), key=lambda call: call.number))
 
 
-def _marks(findings: Sequence[tuple[int, FindingRow]]) -> dict[str, tuple[int, ...]]:
-    marks: dict[str, tuple[int, ...]] = {}
-    for number, finding in findings:
-        for call in finding.calls:
-            marks[call] = (*marks.get(call, ()), number)
-    return marks
-
-
 def _figure(group: Group, line: Timeline, linked: bool) -> Figure:
-    cost = paid(group.totals)[0]
-    label = f"Input tokens call by call, session {group.key}; the call table has the figures"
+    currency = group.totals.cost.currency
+    label = f"Input call by call, session {group.key}; the call table has the figures"
+    slots = line.slots
+    axes = [axis for axis in (by_time(slots), by_calls(slots)) if axis is not None]
     return Figure(
         session=group.key,
-        svg=timeline_svg(line, label, linked),
+        views={axis.name: timeline_svg(line, axis, label, linked, currency) for axis in axes},
         calls=line.calls,
         each=line.each,
-        cost=fmt.amount(cost, group.totals.cost.currency, ""),
-    )
-
-
-def _causes(findings: Sequence[FindingRow], currency: str) -> tuple[CauseRow, ...]:
-    rows = causes(findings)
-    total = lost(findings)
-    places = fmt.places_for(row.lost.cost_text for row in rows)
-    return tuple(_cause(row, total, findings, currency, places) for row in rows)
-
-
-def _cause(
-    cause: Cause, total: Lost, findings: Sequence[FindingRow], currency: str, places: int
-) -> CauseRow:
-    counted: dict[str, int] = {}
-    for finding in findings:
-        if finding.rule == cause.rule and finding.kind == "loss":
-            counted[finding.evidence] = counted.get(finding.evidence, 0) + 1
-    evidence = ", ".join(
-        EVIDENCE.get(name, name) + (f" ({number})" if number < cause.lost.findings else "")
-        for name, number in counted.items()
-    )
-    exact = cause.lost.cost_text
-    if total.cost and cause.lost.cost is not None:
-        share = fmt.share(cause.lost.cost, total.cost)
-    else:
-        share = fmt.share(cause.lost.input_equivalents, total.input_equivalents)
-    return CauseRow(
-        rule=cause.rule,
-        name=cause.name,
-        findings=cause.lost.findings,
-        evidence=evidence,
-        tokens=fmt.count(cause.lost.tokens),
-        equivalents=fmt.equivalents(plain(cause.lost.input_equivalents)),
-        cost=Cell(
-            fmt.money(exact, currency, places, "no price"),
-            f"{exact} {currency}" if exact is not None else "",
-        ),
-        share=fmt.ratio(share, ""),
-        width=share or "0",
-    )
-
-
-def ledger(groups: Sequence[Group]) -> tuple[LedgerRow, ...]:
-    """Lay out totals by key, the first ones where there are many."""
-    places = fmt.places_for(paid(group.totals)[0] for group in groups)
-    return tuple(
-        LedgerRow(group.key, _cells(group.totals, places)) for group in groups[:SHOWN_GROUPS]
-    )
-
-
-def _cells(totals: Totals, places: int) -> tuple[Cell, ...]:
-    value, origin = paid(totals)
-    bound = "≥ " if totals.output_is_lower_bound else ""
-    partly = "≥ " if totals.cost.unpriced_calls and origin == "computed" else ""
-    return (
-        Cell(f"{totals.calls:,}"),
-        Cell(fmt.count(totals.uncached_input)),
-        Cell(fmt.count(writes(totals))),
-        Cell(fmt.count(totals.cache_read)),
-        Cell(bound + fmt.count(totals.output)),
-        Cell(fmt.ratio(totals.hit_ratio, fmt.DASH)),
-        Cell(
-            partly + fmt.money(value, totals.cost.currency, places, fmt.DASH),
-            f"{value} {totals.cost.currency}, {origin}" if value is not None else "",
-        ),
+        cost=fmt.amount(paid(group.totals)[0], currency, ""),
     )

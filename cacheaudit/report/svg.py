@@ -1,137 +1,252 @@
-"""Draws a timeline as SVG text: one stacked bar a call, one row a lane, marks for findings."""
+"""Draws a session as SVG text: stacked bars by lane, how long the cache lives, what was predicted.
+
+From top to bottom each lane has its bars, a band that fades out where the cache expires, a row that
+compares predicted with reported reads, and a row of signs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from html import escape
 
-from cacheaudit.model.clock import parse_time
 from cacheaudit.report import format as fmt
+from cacheaudit.report.axis import Axis
 from cacheaudit.report.figures import Slot, Timeline
+from cacheaudit.report.signs import SIGNS
 
-_LEFT, _RIGHT, _TOP, _FOOT = 8, 56, 30, 22
-_PLOT = 900
-_WIDEST, _NARROWEST = 56.0, 3.0
+_LEFT, _RIGHT, _TOP, _FOOT = 6, 58, 34, 22
 _SHOWN_LANES = 8
-_LONG_GAP = 300.0
-_LABEL_EVERY = 78
+_LABEL_EVERY = 84
+_BAND, _ROW, _SIGN = 5, 7, 13
+_TOKENS = ("read", "write", "long", "uncached", "unsplit")
+_MONEY = {
+    "read": ("read",),
+    "write": ("write_5m", "write_30m"),
+    "long": ("write_1h", "write_12h"),
+    "uncached": ("uncached",),
+    "output": ("output",),
+    "unsplit": ("other",),
+}
 
 
-class Geometry:
+class Layout:
     """Where things stand in one figure."""
 
-    def __init__(self, slots: int, lanes: int) -> None:
-        self.pitch = max(_NARROWEST, min(_WIDEST, _PLOT / max(1, slots)))
-        self.bar = self.pitch - (1 if self.pitch < 8 else 3 if self.pitch < 20 else 6)
-        self.height = 132 if lanes == 1 else 84 if lanes <= 4 else 60
-        self.width = round(_LEFT + slots * self.pitch + _RIGHT)
-        self.total = lanes * (self.height + _TOP) + _FOOT
+    def __init__(self, timeline: Timeline, axis: Axis, highest: int, dearest: Decimal) -> None:
+        slots = timeline.slots
+        self.axis = axis
+        self.rows = {
+            lane: min(index, _SHOWN_LANES - 1) for index, lane in enumerate(timeline.lanes)
+        }
+        lanes = len(set(self.rows.values()))
+        self.tall = 126 if lanes == 1 else 84 if lanes <= 3 else 60
+        self.has_band = any(slot.alive is not None and slot.at is not None for slot in slots)
+        self.has_row = any(slot.exact or slot.off for slot in slots)
+        self.has_signs = any(slot.signs for slot in slots)
+        self.below = (
+            (_BAND + 2) * self.has_band + (_ROW + 3) * self.has_row + _SIGN * self.has_signs
+        )
+        self.lanes = lanes
+        self.width = round(_LEFT + axis.width + _RIGHT)
+        self.height = lanes * (self.tall + _TOP + self.below) + _FOOT
+        self.highest = highest
+        self.dearest = dearest
 
-    def x(self, index: int) -> float:
-        """Left edge of a bar."""
-        return _LEFT + index * self.pitch
+    def base(self, row: int) -> int:
+        """Ground line of a lane's bars."""
+        return (row + 1) * (self.tall + _TOP) + row * self.below
 
-    def base(self, lane: int) -> int:
-        """Ground line of a lane."""
-        return (lane + 1) * (self.height + _TOP)
+    def x(self, place: float) -> float:
+        """Place in the figure."""
+        return _LEFT + place
+
+    def tokens(self, count: float) -> float:
+        """Height of a number of tokens."""
+        return count * self.tall / self.highest
+
+    def money(self, amount: Decimal) -> float:
+        """Height of an amount."""
+        return float(amount / self.dearest) * self.tall if self.dearest else 0.0
 
 
-def timeline_svg(timeline: Timeline, label: str, linked: bool) -> str:
-    """Draw one session.
+def timeline_svg(timeline: Timeline, axis: Axis, label: str, linked: bool, currency: str) -> str:
+    """Draw one session along one axis.
 
     Args:
         timeline: Its bars.
+        axis: Where they stand.
         label: What the figure shows, for readers that cannot see it.
         linked: Whether the call table has a row for every call, to link to.
+        currency: Currency of the costs.
     """
     slots = timeline.slots
-    rows = _rows(timeline.lanes)
-    geometry = Geometry(max((s.index for s in slots), default=0) + 1, len(set(rows.values())))
-    highest = max((s.mean_input for s in slots), default=0) or 1
-    names = _lane_names(slots, rows)
-    least = min(geometry.width, max(560, geometry.width * 3 // 4))
-    style = f"min-width:{least}px;max-width:{geometry.width * 13 // 10}px"
-    box = f"0 0 {geometry.width} {geometry.total}"
-    head = f'<svg viewBox="{box}" role="group" aria-label="{escape(label)}" style="{style}">'
-    parts = [head]
-    for row, name in enumerate(names):
-        parts.append(_frame(geometry, row, highest, name))
-        mine = [slot for slot in slots if rows[slot.lane] == row]
-        parts += _bars(geometry, row, mine, highest)
-        parts += [_hover(geometry, row, slot, linked) for slot in mine]
-        parts += [_mark(geometry, row, slot, highest) for slot in mine if slot.marks]
-    parts += _times(geometry, slots)
+    highest = max((slot.mean_input for slot in slots), default=0) or 1
+    dearest = max((slot.mean_cost for slot in slots), default=Decimal(0))
+    layout = Layout(timeline, axis, highest, dearest)
+    by_row: list[list[tuple[Slot, float]]] = [[] for _ in range(layout.lanes)]
+    for slot, place in zip(slots, axis.xs, strict=True):
+        by_row[layout.rows[slot.lane]].append((slot, layout.x(place)))
+    least = min(layout.width, max(520, layout.width * 3 // 4))
+    style = f"min-width:{least}px;max-width:{layout.width * 13 // 10}px"
+    box = f"0 0 {layout.width} {layout.height}"
+    parts = [f'<svg viewBox="{box}" role="group" aria-label="{escape(label)}" style="{style}">']
+    parts += _pauses(layout)
+    for row, mine in enumerate(by_row):
+        parts.append(_frame(layout, row, _lane_name(layout, row, mine), currency))
+        parts += _bars(layout, row, mine)
+        parts += _below(layout, row, mine)
+        parts += [_hover(layout, row, slot, x, linked, currency) for slot, x in mine]
+        parts += [_mark(layout, row, slot, x) for slot, x in mine if slot.marks]
+    parts += _times(layout, by_row)
     parts.append("</svg>")
     return "".join(parts)
 
 
-def _rows(lanes: Sequence[str]) -> dict[str, int]:
-    return {lane: min(index, _SHOWN_LANES - 1) for index, lane in enumerate(lanes)}
+def _lane_name(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> str:
+    lanes = [lane for lane, place in layout.rows.items() if place == row]
+    calls = fmt.plural(sum(slot.calls for slot, _ in mine), "call")
+    name = lanes[0] if len(lanes) == 1 else f"{len(lanes):,} more lanes"
+    return f"{name} · {calls}"
 
 
-def _lane_names(slots: Sequence[Slot], rows: dict[str, int]) -> list[str]:
-    lanes: list[list[str]] = [[] for _ in set(rows.values())]
-    for lane, row in rows.items():
-        lanes[row].append(lane)
-    calls = [0] * len(lanes)
-    for slot in slots:
-        calls[rows[slot.lane]] += slot.calls
-    return [
-        f"{names[0] if len(names) == 1 else f'{len(names):,} more lanes'}"
-        f" · {fmt.plural(number, 'call')}"
-        for names, number in zip(lanes, calls, strict=True)
-    ]
-
-
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Write a coordinate with at most one place."""
     return f"{value:.1f}".rstrip("0").rstrip(".")
 
 
-def _frame(geometry: Geometry, row: int, highest: int, name: str) -> str:
-    base, right = geometry.base(row), geometry.width - _RIGHT + 4
-    lines = [
-        f'<text class="lane" x="{_LEFT}" y="{base - geometry.height - 12}">{escape(name)}</text>'
-    ]
-    for part in (1.0, 0.5):
-        y = _number(base - geometry.height * part)
-        tokens = fmt.short_count(round(highest * part))
+def _box(x: float, y: float, wide: float, tall: float) -> str:
+    return f"M{number(x)} {number(y)}h{number(wide)}v{number(tall)}h-{number(wide)}z"
+
+
+def _frame(layout: Layout, row: int, name: str, currency: str) -> str:
+    base, right = layout.base(row), layout.width - _RIGHT + 4
+    lines = [f'<text class="lane" x="{_LEFT}" y="{base - layout.tall - 14}">{escape(name)}</text>']
+    for part in (1, 2):
+        y = number(base - layout.tall / part)
+        tokens = fmt.short_count(layout.highest // part)
         lines.append(f'<path class="grid" d="M{_LEFT} {y}H{right}"/>')
-        lines.append(f'<text class="tick" x="{right + 4}" y="{y}" dy="3">{tokens}</text>')
+        lines.append(f'<text class="tick tokens" x="{right + 4}" y="{y}" dy="3">{tokens}</text>')
+        if layout.dearest:
+            shown = fmt.amount(str(layout.dearest / part), currency)
+            lines.append(f'<text class="tick money" x="{right + 4}" y="{y}" dy="3">{shown}</text>')
     lines.append(f'<path class="ground" d="M{_LEFT} {base}H{right}"/>')
     return "".join(lines)
 
 
-def _bars(geometry: Geometry, row: int, slots: Sequence[Slot], highest: int) -> list[str]:
+def _bars(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
     """Draw each colour of a lane as one path, which keeps the page small."""
-    paths: dict[str, list[str]] = {"read": [], "write": [], "uncached": [], "unsplit": []}
-    width = _number(geometry.bar)
-    for slot in slots:
-        x, y = _number(geometry.x(slot.index)), float(geometry.base(row))
-        for name, shapes in paths.items():
-            tokens = getattr(slot, name) / max(1, slot.calls)
-            if not tokens:
-                continue
-            tall = max(1.0, tokens * geometry.height / highest)
-            y -= tall
-            shapes.append(f"M{x} {_number(y)}h{width}v{_number(tall)}h-{width}z")
-    return [
+    heights = [(x, _token_heights(layout, slot)) for slot, x in mine]
+    yield f'<g class="tokens">{_stacks(layout, row, heights)}</g>'
+    if layout.dearest:
+        heights = [(x, _money_heights(layout, slot)) for slot, x in mine]
+        yield f'<g class="money">{_stacks(layout, row, heights)}</g>'
+
+
+def _token_heights(layout: Layout, slot: Slot) -> dict[str, float]:
+    each = max(1, slot.calls)
+    counts = {name: getattr(slot, name) for name in _TOKENS}
+    counts["write"] -= slot.long
+    return {name: layout.tokens(count / each) for name, count in counts.items() if count}
+
+
+def _money_heights(layout: Layout, slot: Slot) -> dict[str, float]:
+    each = max(1, slot.calls)
+    found: dict[str, float] = {}
+    for name, kinds in _MONEY.items():
+        amount = sum((slot.money.get(kind, Decimal(0)) for kind in kinds), Decimal(0))
+        if amount:
+            found[name] = layout.money(amount / each)
+    return found
+
+
+def _stacks(layout: Layout, row: int, heights: Sequence[tuple[float, Mapping[str, float]]]) -> str:
+    paths: dict[str, list[str]] = {name: [] for name in ("read", "write", "long", "uncached")}
+    for x, parts in heights:
+        y = float(layout.base(row))
+        for name, tall in parts.items():
+            height = max(0.8, tall)
+            y -= height
+            paths.setdefault(name, []).append(_box(x, y, layout.axis.bar, height))
+    return "".join(
         f'<path class="{name}" d="{"".join(shapes)}"/>' for name, shapes in paths.items() if shapes
-    ]
+    )
 
 
-def _hover(geometry: Geometry, row: int, slot: Slot, linked: bool) -> str:
-    top = geometry.base(row) - geometry.height
+def _below(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
+    y = layout.base(row) + 2.0
+    if layout.has_band:
+        yield from _band(layout, y, mine)
+        y += _BAND + 2
+    if layout.has_row:
+        yield from _agreement(layout, y, mine)
+        y += _ROW + 3
+    if layout.has_signs:
+        yield from (_signs(layout, y + 9, slot, x) for slot, x in mine if slot.signs)
+
+
+def _band(layout: Layout, y: float, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
+    """Draw how long the cache lives: solid while it is renewed in time, fading out where not."""
+    solid: list[str] = []
+    timed = [(slot, x) for slot, x in mine if slot.at is not None]
+    for place, (slot, x) in enumerate(timed):
+        if slot.alive is None or slot.at is None:
+            continue
+        follows = timed[place + 1] if place + 1 < len(timed) else None
+        end = slot.at + slot.alive
+        if follows is not None and follows[0].at is not None and follows[0].at <= end:
+            solid.append(_box(x, y, max(0.0, follows[1] - x), _BAND))
+            continue
+        gone = min(layout.x(layout.axis.at(end)), layout.width - _RIGHT + 4.0)
+        wide = max(layout.axis.bar, gone - x)
+        yield (
+            f'<rect class="fading" x="{number(x)}" y="{number(y)}" width="{number(wide)}"'
+            f' height="{_BAND}"><title>{escape(_life(slot))}</title></rect>'
+        )
+        if follows is not None:
+            yield f'<path class="expiry" d="M{number(x + wide)} {number(y - 2)}v{_BAND + 4}"/>'
+    if solid:
+        yield f'<path class="alive" d="{"".join(solid)}"/>'
+
+
+def _life(slot: Slot) -> str:
+    return f"Cached for {duration(slot.alive or 0)} from the start of call {slot.number}"
+
+
+def _agreement(layout: Layout, y: float, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
+    """Compare predicted with reported reads: a quiet box where equal, a hatched one where not."""
+    same, off = [], []
+    for slot, x in mine:
+        if slot.off:
+            off.append(_box(x, y, layout.axis.bar, _ROW))
+        elif slot.exact:
+            same.append(_box(x, y, layout.axis.bar, _ROW))
+    if same:
+        yield f'<path class="same" d="{"".join(same)}"/>'
+    if off:
+        yield f'<path class="differs" d="{"".join(off)}"/>'
+
+
+def _signs(layout: Layout, y: float, slot: Slot, x: float) -> str:
+    found = list(dict.fromkeys(slot.signs))
+    words = escape(", ".join(SIGNS[sign] for sign in found))
+    middle = number(x + layout.axis.bar / 2)
+    shown = "".join(found[: 1 if layout.axis.pitch < 18 else 2])
+    return f'<text class="sign" x="{middle}" y="{number(y)}">{shown}<title>{words}</title></text>'
+
+
+def _hover(layout: Layout, row: int, slot: Slot, x: float, linked: bool, currency: str) -> str:
+    top = layout.base(row) - layout.tall
     area = (
-        f'<path class="hit" d="M{_number(geometry.x(slot.index))} {top}'
-        f'h{_number(geometry.pitch)}v{geometry.height}h-{_number(geometry.pitch)}z">'
-        f"<title>{escape(describe(slot))}</title></path>"
+        f'<path class="hit" d="{_box(x, top, layout.axis.bar, layout.tall)}">'
+        f"<title>{escape(describe(slot, currency))}</title></path>"
     )
     if linked and slot.calls == 1:
         return f'<a href="#c{slot.number}" tabindex="-1">{area}</a>'
     return area
 
 
-def describe(slot: Slot) -> str:
+def describe(slot: Slot, currency: str) -> str:
     """Say in words what a bar shows."""
     time = slot.started_at[11:19] if slot.started_at else ""
     who = (
@@ -149,57 +264,65 @@ def describe(slot: Slot) -> str:
         )
         if getattr(slot, name)
     ]
-    return f"{who}{f' at {time}' if time else ''}: {', '.join(parts) or 'no input'}"
-
-
-def _mark(geometry: Geometry, row: int, slot: Slot, highest: int) -> str:
-    number = slot.marks[0]
-    x = geometry.x(slot.index) + geometry.bar / 2
-    tall = slot.mean_input * geometry.height / highest
-    y = geometry.base(row) - tall - 9
-    names = ", ".join(str(mark) for mark in dict.fromkeys(slot.marks))
-    label = f"Finding {names}"
-    if geometry.pitch < 16:
-        shape = f'<path d="M{_number(x - 4)} {_number(y)}h8l-4 7z"/>'
-    else:
-        shape = (
-            f'<circle cx="{_number(x)}" cy="{_number(y)}" r="8"/>'
-            f'<text x="{_number(x)}" y="{_number(y)}" dy="3.5">{number}</text>'
-        )
+    cost = f"; {fmt.amount(str(slot.cost), currency)}" if slot.cost else ""
     return (
-        f'<a class="mark" href="#f{number}" aria-label="{label}">{shape}<title>{label}</title></a>'
+        f"{who}{f' at {time}' if time else ''}: {', '.join(parts) or 'no input'}{cost}"
+        f"{_prediction(slot)}"
     )
 
 
-def _times(geometry: Geometry, slots: Sequence[Slot]) -> list[str]:
-    """Write clock times under the bars, and how long it was quiet where that was long."""
-    parts: list[str] = []
-    y = geometry.total - 6
-    last_x, last_gap = -1e9, 120.0
-    last_at: float | None = None
-    for slot in sorted(slots, key=lambda s: s.index):
-        at = parse_time(slot.started_at)
-        if at is None:
-            continue
-        x = geometry.x(slot.index)
-        gap = 0.0 if last_at is None else at - last_at
-        last_at = at if last_at is None else max(at, last_at)
-        if gap >= _LONG_GAP:
-            edge = _number(x - (geometry.pitch - geometry.bar) / 2)
-            words = escape(f"{duration(gap)} without a call")
-            parts.append(
-                f'<path class="gap" d="M{edge} 12V{geometry.total - _FOOT}">'
-                f"<title>{words}</title></path>"
-            )
-            if x - last_gap >= 0:
-                last_gap = x + _LABEL_EVERY
-                parts.append(f'<text class="tick" x="{edge}" y="9" dx="3">{duration(gap)}</text>')
-        if x - last_x >= _LABEL_EVERY and slot.started_at:
-            last_x = x
-            parts.append(
-                f'<text class="tick" x="{_number(x)}" y="{y}">{slot.started_at[11:19]}</text>'
-            )
-    return parts
+def _prediction(slot: Slot) -> str:
+    if slot.off:
+        return f"; predicted {slot.predicted:,} read, reported {slot.reported:,}"
+    return "; read as predicted" if slot.exact else ""
+
+
+def _mark(layout: Layout, row: int, slot: Slot, x: float) -> str:
+    first = slot.marks[0]
+    middle = x + layout.axis.bar / 2
+    top = layout.base(row) - layout.tall - 10
+    y = number(max(top, layout.base(row) - layout.tokens(slot.mean_input) - 10))
+    names = ", ".join(str(mark) for mark in dict.fromkeys(slot.marks))
+    label = f"Finding {names}"
+    if layout.axis.pitch < 15:
+        shape = f'<path d="M{number(middle - 4)} {y}h8l-4 7z"/>'
+    else:
+        shape = (
+            f'<circle cx="{number(middle)}" cy="{y}" r="8"/>'
+            f'<text x="{number(middle)}" y="{y}" dy="3.5">{first}</text>'
+        )
+    return (
+        f'<a class="mark" href="#f{first}" aria-label="{label}">{shape}<title>{label}</title></a>'
+    )
+
+
+def _pauses(layout: Layout) -> Iterator[str]:
+    """Draw a dashed line where it was quiet for long, with how long where there is room."""
+    last = -1e9
+    for gap in layout.axis.gaps:
+        edge = layout.x(gap.x) - (layout.axis.pitch - layout.axis.bar) / 2
+        x = number(edge)
+        words = escape(f"{duration(gap.seconds)} without a call")
+        yield (
+            f'<path class="gap" d="M{x} 14V{layout.height - _FOOT}"><title>{words}</title></path>'
+        )
+        if edge - last >= _LABEL_EVERY and edge >= 40:
+            last = edge
+            short = duration(gap.seconds)
+            yield f'<text class="tick pause" x="{x}" y="10" dx="-3">{short}</text>'
+
+
+def _times(layout: Layout, by_row: Sequence[Sequence[tuple[Slot, float]]]) -> Iterator[str]:
+    """Write clock times under the bars."""
+    y = layout.height - 6
+    last = -1e9
+    everyone = sorted(
+        (x, slot.started_at) for mine in by_row for slot, x in mine if slot.started_at
+    )
+    for x, start in everyone:
+        if x - last >= _LABEL_EVERY and x < layout.width - _RIGHT:
+            last = x
+            yield f'<text class="tick" x="{number(x)}" y="{y}">{start[11:19]}</text>'
 
 
 def duration(seconds: float) -> str:

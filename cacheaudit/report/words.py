@@ -54,3 +54,20 @@ def quality_words(kind: str) -> str:
 def confidence(verdict: str, evidence: str) -> str:
     """Say how sure a finding is and what that rests on: ``proved (requests compared)``."""
     return f"{VERDICTS.get(verdict, verdict)} ({EVIDENCE.get(evidence, evidence)})"
+
+
+_MODES = {
+    "bodies": "from recorded requests",
+    "sizes": "from sizes alone",
+    "none": "not simulated",
+}
+
+
+def mode_words(mode: str) -> str:
+    """Say what a prediction rests on."""
+    return _MODES.get(mode, printable(mode.replace("_", " ")))
+
+
+def reason_words(reason: str) -> str:
+    """Say why something was not simulated."""
+    return printable(reason.replace("_", " "))

@@ -1,0 +1,45 @@
+"""What the page's copy buttons put into the clipboard, as text that is safe inside a page."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cacheaudit.report.markdown import audit_markdown
+from cacheaudit.report.result import AuditResult, CallRow, FindingRow
+
+MOST_CALLS = 60
+MOST_FINDINGS = 60
+_FIELDS = (
+    "schema",
+    "tool",
+    "scope",
+    "totals",
+    "what_if",
+    "simulation",
+    "data_quality",
+    "by_model",
+    "by_purpose",
+    "prices",
+)
+
+
+def copies(result: AuditResult, calls: list[CallRow], findings: list[FindingRow]) -> str:
+    """Encode both copies as one JSON object.
+
+    Args:
+        result: The result.
+        calls: Its calls; left out of the copy where there are many.
+        findings: Its findings, dearest first; the first ones are copied.
+    """
+    document = {name: getattr(result, name) for name in _FIELDS}
+    document["findings"] = findings[:MOST_FINDINGS]
+    document["calls"] = calls if len(calls) == result.scope.calls <= MOST_CALLS else []
+    left_out = result.scope.calls - len(document["calls"])
+    if left_out or len(findings) > MOST_FINDINGS:
+        document["left_out"] = {
+            "calls": left_out,
+            "findings": max(0, len(findings) - MOST_FINDINGS),
+        }
+    both = {"json": document, "md": audit_markdown(result, brief=True)}
+    text = msgspec.json.encode(both).decode()
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
