@@ -23,6 +23,7 @@ _FIRST_EXPLICIT: Final = 2
 _LATEST_EXPLICIT: Final = 50
 _EARLIER_ENDINGS: Final = 20
 _SDK_BREAKPOINTS: Final = 80
+_TTL_SECONDS: Final = {"30m": 1_800.0, "12h": 43_200.0}
 
 
 class OpenAIRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class OpenAIRules(msgspec.Struct, frozen=True, kw_only=True):
     most_writes: int = 4
     lookup: str = "sdk"
     default_ttl: str = "30m"
-    ttl_seconds: Mapping[str, float] = {"30m": 1_800.0, "12h": 43_200.0}
+    ttl_seconds: Mapping[str, float] = msgspec.field(default_factory=lambda: dict(_TTL_SECONDS))
 
 
 def openai_v2_rules(facts: Rules, switches: Switches) -> OpenAIRules:
