@@ -13,8 +13,10 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
+from cacheaudit.diagnose.survey import lifetimes
 from cacheaudit.diagnose.wording import count, place
 from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
@@ -39,12 +41,16 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         changes: First change of a prompt against the one before it in its lane, by id of the call.
         tokens_lost: All lost tokens.
         tokens_unexplained: Those of them that no rule explains.
+        openings: First calls of lanes, for comparison with other sessions.
+        lifetimes: Tokens written for five minutes and for one hour.
     """
 
     findings: tuple[Finding, ...]
     changes: dict[str, Change]
     tokens_lost: int = 0
     tokens_unexplained: int = 0
+    openings: tuple[Opening, ...] = ()
+    lifetimes: tuple[int, int] = (0, 0)
 
 
 class _Share:
@@ -84,6 +90,8 @@ def diagnose(
         changes={calls[index].id: change for index, change in ctx.changes.items()},
         tokens_lost=sum(share.tokens for share in shares),
         tokens_unexplained=sum(s.tokens for s in shares if s.rule.name == UNEXPLAINED),
+        openings=tuple(ctx.openings),
+        lifetimes=lifetimes(ctx),
     )
 
 

@@ -149,6 +149,15 @@ def survey(ctx: Context) -> Survey:
     return found
 
 
+def lifetimes(ctx: Context) -> tuple[int, int]:
+    """Return the tokens written for five minutes and for one hour, in all lanes."""
+    sums = {"5m": 0, "1h": 0}
+    for lane in survey(ctx).lanes.values():
+        for (ttl, _, _), (tokens, _) in lane.writes.items():
+            sums[ttl] += tokens
+    return sums["5m"], sums["1h"]
+
+
 def _survey(ctx: Context) -> Survey:
     found = Survey()
     calls = ctx.session.calls
