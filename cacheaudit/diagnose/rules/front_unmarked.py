@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff, diffs
-from cacheaudit.diagnose.reach import Reach, markers
+from cacheaudit.diagnose.reach import Reach, markers, size_before
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.shapes import levels_in_front
 from cacheaudit.diagnose.steps import is_much, minimum_of
 from cacheaudit.diagnose.wording import count, describe, shortfall
 from cacheaudit.model.call import Session
@@ -86,24 +87,33 @@ class FrontUnmarked(Rule):
 
 def _matches(diff: Diff, found: Reach) -> bool:
     event = diff.event
-    if not event.explicit or diff.change.level == "tools" or diff.header == "alone":
+    if not event.explicit or diff.change.level == "tools" or diff.header is not None:
         return False
     is_on_it = markers(diff.before)[:1] == [diff.change.blocks_before]
     if is_on_it and diff.shape != "parameter":
         return False  # another rule: the marker stands on the difference itself
     if event.timing.state == "over" and not event.timing.contradicted:
         return False
-    front = diff.shared_tokens - found.tokens
-    is_long = diff.shared_tokens >= minimum_of(event.call) and is_much(front, event.total)
-    return is_long and event.read <= found.tokens + found.above and event.lost >= front
+    front = _front(diff)
+    lost = front - max(found.tokens, event.read)
+    is_long = front >= minimum_of(event.call) and is_much(lost, event.total)
+    return is_long and event.read <= found.tokens + found.above and event.lost >= lost
+
+
+def _front(diff: Diff) -> int:
+    """Tokens of the whole levels in front of the level in which the difference lies."""
+    levels = levels_in_front(diff.after, diff.change.level)
+    return size_before(
+        diff.event.call, sum(1 for block in diff.after.blocks if block.level in levels)
+    )
 
 
 def _draft(diff: Diff, found: Reach) -> Draft:
     event = diff.event
-    front = diff.shared_tokens - max(event.read, found.tokens)
+    front = _front(diff)
     return Draft(
         index=event.index,
-        claims=min(event.lost, front),
+        claims=front - max(event.read, found.tokens),
         rank=_RANK,
         why="Nothing in front of the difference is marked.",
         verdict="proved" if found.agrees(event.read) else "consistent",
@@ -112,7 +122,7 @@ def _draft(diff: Diff, found: Reach) -> Draft:
             shortfall(event),
             describe(diff.change),
             (
-                f"{count(diff.shared_tokens)} tokens stand in front of it unchanged; the last "
+                f"What stands in front of this level is unchanged, {count(front)} tokens; the last "
                 f"marker of earlier requests among them ends at {count(found.tokens)}."
             ),
         ),

@@ -1,0 +1,84 @@
+"""Real request pairs of one client: first change, kind and cause of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.runner import diagnose
+
+pytestmark = pytest.mark.shared
+
+
+def bodies(shared: Path, name: str) -> list[dict[str, Any]]:
+    [path] = (shared / "data" / "captures").glob(f"{name}*.jsonl")
+    return [json.loads(line)["body"] for line in path.read_text().splitlines()]
+
+
+def played(sent: list[dict[str, Any]], read: int = 5_000) -> Script:
+    """The first request writes 50,000 tokens; every other one reads a small front."""
+    script = Script(model=sent[0]["model"])
+    for number, body in enumerate(sent):
+        script.call(60.0 * number, read if number else 0, 50_000, body=body)
+    return script
+
+
+CHANGED = [
+    (
+        "harvested-append-after-change",
+        "removed",
+        "messages[503].content[1]",
+        "block-dropped-from-message",
+    ),
+    ("corpus-compaction", "edited", "messages[1].content[0]", "history-summarised"),
+    ("corpus-edit", "edited", "messages[2].content[0]", "history-message-edited"),
+    ("corpus-prune", "removed", "messages[1].content[0]", "history-trimmed-in-front"),
+    ("corpus-splice", "added", "messages[2].content[0]", "message-inserted-midway"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "path", "rule"), CHANGED)
+def test_first_change_kind_and_cause(
+    shared: Path, name: str, kind: str, path: str, rule: str
+) -> None:
+    session = played(bodies(shared, name)[:2]).session()
+    ctx = Context(session)
+    assert (ctx.changes[1].kind, ctx.changes[1].path) == (kind, path)
+    losses = [f for f in diagnose(session).findings if f.kind == "loss"]
+    assert losses[0].name == rule
+    assert losses[0].evidence == "body_diff"
+    assert losses[0].first_change is not None
+    assert losses[0].first_change.path == path
+
+
+@pytest.mark.parametrize("name", ["harvested-replace-edit", "harvested-splice-insert"])
+def test_form_and_markers_of_system_messages_are_no_change(shared: Path, name: str) -> None:
+    session = played(bodies(shared, name)[:2], read=50_000).session()
+    ctx = Context(session)
+    assert ctx.changes == {}
+    assert ctx.unmoved == {1}
+    assert [f for f in diagnose(session).findings if f.kind == "loss"] == []
+
+
+def test_a_side_call_is_told_from_an_edit(shared: Path) -> None:
+    session = played(bodies(shared, "corpus-sidecar")).session()
+    losses = [f for f in diagnose(session).findings if f.kind == "loss"]
+    assert losses[0].name == "side-call-with-own-prompt"
+    assert losses[0].calls[0] == "call-2"
+    assert losses[0].first_change is not None
+    assert losses[0].first_change.path == "system[0]"
+
+
+def test_a_tool_added_with_the_third_request(shared: Path) -> None:
+    sent = bodies(shared, "corpus-tooladd")[:3]
+    script = Script(model=sent[0]["model"]).call(0, 0, 50_000, body=sent[0])
+    script.call(60, 50_000, 900, body=sent[1]).call(120, 0, 51_500, body=sent[2])
+    losses = [f for f in diagnose(script.session()).findings if f.kind == "loss"]
+    assert [(f.name, f.calls) for f in losses] == [("tool-inserted-midway", ("call-3",))]
+    assert losses[0].first_change is not None
+    assert losses[0].first_change.path == "tools[2]"

@@ -1,0 +1,545 @@
+"""Public cases with the smallest bodies that show them: first change, cause and verdict of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cacheaudit.diagnose.runner import Diagnosis, diagnose
+from cacheaudit.diagnose.scenes import (
+    MARKS,
+    Scene,
+    chat,
+    continued,
+    function,
+    image,
+    request,
+    result,
+    thinking,
+    tool,
+    use,
+)
+from cacheaudit.model.call import Session
+from cacheaudit.model.finding import Finding
+
+TALK = ("task", "answer", "go on", "more", "next", "done", "last")
+FRONT = 2 * 1_500 + 4_000  # two tools and the system prompt
+
+
+def losses(session: Session) -> list[Finding]:
+    return [f for f in diagnose(session).findings if f.kind == "loss"]
+
+
+def only(session: Session) -> Finding:
+    (found,) = losses(session)
+    return found
+
+
+def pair(first: Any, second: Any, **scene: Any) -> Finding:
+    return only(continued(first, second, **scene))
+
+
+def shown(finding: Finding) -> tuple[str, str, str, str]:
+    assert finding.first_change is not None
+    change = finding.first_change
+    return finding.name, finding.verdict, change.level, change.path
+
+
+def test_p01_an_injected_block_moves_on_resume() -> None:
+    fresh = request(["attachments", "list of skills", "task"], "answer", "go on")
+    resumed = request(
+        ["attachments", "task"], "answer", "go on", "more", ["next", "list of skills"]
+    )
+    session = continued(fresh, resumed)
+    assert session.calls[1].usage is not None
+    assert session.calls[1].usage.cache_read == FRONT
+    assert shown(only(session)) == (
+        "injected-block-moved",
+        "proved",
+        "messages",
+        "messages[0].content[1]",
+    )
+
+
+def test_p03_the_last_message_is_no_longer_marked() -> None:
+    scene = Scene().send(request(*TALK[:3]))
+    for size in (5, 7):
+        scene.send(request(*TALK[:size], mark=("tools", "system")))
+    finding = only(scene.session())
+    assert (finding.name, finding.verdict) == ("last-message-unmarked", "proved")
+    assert finding.calls == ("call-2", "call-3")
+    # What each request repeats of the one before it; what is new is no loss.
+    assert finding.tokens_lost == 3 * 2_500 + 5 * 2_500
+    assert any("client program was updated" in line for line in finding.to_check)
+
+
+def test_p03_writes_that_the_markers_do_not_allow_are_said() -> None:
+    scene = Scene().send(request(*TALK[:3]))
+    session = scene.send(request(*TALK[:5])).session()
+    bare = Scene().send(request(*TALK[:3])).send(request(*TALK[:5], mark=("system",))).session()
+    calls = (bare.calls[0], _with(bare.calls[1], read=FRONT, written=12_500))
+    assert losses(session) == []
+    finding = only(Session(id="x", source="t", calls=calls))
+    assert (finding.name, finding.verdict) == ("last-message-unmarked", "consistent")
+    assert any("disagrees with the body" in line for line in finding.established)
+
+
+def _with(call: Any, *, read: int, written: int) -> Any:
+    import msgspec
+
+    usage = msgspec.structs.replace(
+        call.usage, cache_read=read, write_5m=written, uncached_input=0, total_input=read + written
+    )
+    return msgspec.structs.replace(call, usage=usage)
+
+
+def test_p06_a_server_reconnects_and_its_tools_stand_at_the_end() -> None:
+    first = request("task", tools=("a1", "a2", "b1"))
+    second = request("task", "answer", "go on", tools=("b1", "a1", "a2"))
+    session = continued(first, second)
+    finding = only(session)
+    assert shown(finding) == ("tools-reordered", "proved", "tools", "tools[0]")
+    assert session.calls[1].usage is not None
+    assert session.calls[1].usage.cache_read == 0
+    assert finding.fix is not None
+    assert "sort" in finding.fix.title.lower()
+
+
+def test_p08_random_order_of_the_tool_map() -> None:
+    names = [function(name) for name in ("open", "close", "read")]
+    first = chat("task", tools=names)
+    second = chat("task", "answer", "go on", tools=[names[2], names[0], names[1]])
+    finding = pair(first, second, provider="openai", model="gpt-5.4")
+    assert shown(finding) == ("tools-reordered", "proved", "tools", "tools[0]")
+
+
+def test_p08_only_the_keys_of_a_schema_flip() -> None:
+    a, b = {"type": "string"}, {"type": "integer"}
+    first = request("task", tools=["read_file", tool("find", path=a, depth=b)])
+    second = request("task", "answer", "go on", tools=["read_file", tool("find", depth=b, path=a)])
+    finding = pair(first, second)
+    assert finding.name == "tool-schema-key-order"
+    assert finding.first_change is not None
+    assert finding.first_change.path == "tools[1].input_schema"
+    assert any("key order only" in line for line in finding.established)
+
+
+HEADER = "x-anthropic-billing-header: cc_version=2.1.92; cc_entrypoint=cli; cch={};"
+
+
+def nonce(*messages: str, value: str) -> dict[str, Any]:
+    return request(*messages, system=(HEADER.format(value), "You help with code."))
+
+
+@pytest.mark.parametrize(
+    ("provider", "surface"), [("local", "local"), ("anthropic", "bedrock"), ("deepseek", None)]
+)
+def test_p10_a_field_of_five_digits_on_other_backends(provider, surface) -> None:
+    first, second = nonce("task", value="1a2b3"), nonce("task", "answer", "go on", value="99871")
+    finding = pair(first, second, provider=provider, surface=surface)
+    assert finding.name == "random-id-in-prefix"
+    assert finding.verdict == "proved"
+    assert finding.first_change is not None
+    assert (finding.first_change.path, finding.first_change.byte_offset) == (
+        "system[0]",
+        len(HEADER.partition("{}")[0]),
+    )
+
+
+def test_p10_on_the_providers_own_api_stays_open() -> None:
+    first, second = nonce("task", value="1a2b3"), nonce("task", "answer", "go on", value="99871")
+    finding = pair(first, second)
+    assert (finding.name, finding.verdict) == ("random-id-in-prefix", "unknown")
+    assert "disputed" in finding.title
+    assert {"provider-side-suspected", "prefix-lost-inside-ttl"} <= {r.rule for r in finding.rivals}
+
+
+def test_p10_what_differs_behind_the_field_is_the_cause_there() -> None:
+    first = nonce("task", "answer", "go on", value="1a2b3")
+    second = nonce("task", "another answer", "go on", "more", "next", value="99871")
+    finding = pair(first, second)
+    assert finding.name == "history-message-edited"
+    assert finding.verdict == "consistent"
+    assert any("disputed" in line for line in finding.established)
+
+
+def test_p10_reads_in_spite_of_the_field_are_no_loss() -> None:
+    scene = Scene().send(nonce("task", value="1a2b3"))
+    scene.send(nonce("task", "answer", "go on", value="99871"), read=13_500)
+    assert losses(scene.session()) == []
+
+
+def test_p13_clock_time_with_seconds() -> None:
+    def at(time: str, *messages: str) -> dict[str, Any]:
+        return request(*messages, system=f"Current time: 2026-11-30 {time}. You help with code.")
+
+    finding = pair(at("10:15:02", "task"), at("10:15:37", "task", "answer", "go on"))
+    assert shown(finding) == ("clock-in-system", "proved", "system", "system[0]")
+    assert finding.first_change is not None
+    assert finding.first_change.byte_offset == len("Current time: 2026-11-30 10:15:")
+    assert finding.fix is not None
+    assert "newest user message" in finding.fix.title
+
+
+def test_p13_day_precision_keeps_hits() -> None:
+    day = "Today is 2026-11-30."
+    session = continued(request("task", system=day), request("task", "answer", "go on", system=day))
+    assert losses(session) == []
+
+
+def test_a_date_that_changes_at_midnight_is_no_clock() -> None:
+    first = request("task", system="Today is 2026-11-29.")
+    second = request("task", "answer", "go on", system="Today is 2026-11-30.")
+    assert pair(first, second).name == "system-changed"
+
+
+def test_p15_git_status_behind_the_tools() -> None:
+    head = "You help with code.\ngitStatus: snapshot at the start\nOn branch main\n"
+    first = request("task", "answer", "go on", system=("rules", head + " M app.py"))
+    second = request(*TALK[:5], system=("rules", head + " M app.py\n M test_app.py"))
+    session = continued(first, second)
+    finding = only(session)
+    assert shown(finding) == ("git-status-in-system", "proved", "system", "system[1]")
+    assert session.calls[1].usage is not None
+    assert session.calls[1].usage.cache_read == 2 * 1_500  # the tools are still read
+
+
+def test_p17_arguments_sent_back_with_another_key_order() -> None:
+    first = request("task", [use(1, "weather", city="Oslo", unit="C")], [result(1)])
+    again = use(1, "weather", unit="C", city="Oslo")
+    finding = pair(first, request("task", [again], [result(1)], "so", "next"))
+    assert shown(finding) == (
+        "key-order-in-tool-input",
+        "proved",
+        "messages",
+        "messages[1].content[0]",
+    )
+    assert any("key order only" in line for line in finding.established)
+
+
+def test_p20_thinking_flips_on_a_tool_continuation() -> None:
+    on = {"thinking": {"type": "adaptive"}}
+    scene = Scene().send(request("task", **on))
+    scene.send(request("task", [use(1)], [result(1)]), read=0)
+    session = scene.send(request("task", [use(1)], [result(1)], "so", "next", **on)).session()
+    found = {f.name: f for f in losses(session)}
+    assert set(found) == {"thinking-toggled"}
+    finding = found["thinking-toggled"]
+    assert finding.verdict == "proved"
+    assert finding.first_change is not None
+    assert finding.first_change.path == "thinking"
+    assert any("in front of the tools" in line for line in finding.established)
+
+
+def test_p21_a_picture_becomes_a_text_pointer() -> None:
+    shot = ("task", "answer", [image(), "what is this"], "a tree", "go on")
+    text = ("task", "answer", ["[Image #1: pasted.png]", "what is this"], "a tree", "go on")
+    finding = pair(request(*shot), request(*text, "more", "next"))
+    assert shown(finding) == (
+        "image-re-rendered",
+        "proved",
+        "messages",
+        "messages[2].content[0]",
+    )
+    assert any("image, 5 bytes → text" in line for line in finding.established)
+
+
+def test_p26_a_forced_tool_is_named_and_its_dispute_is_on_the_page() -> None:
+    forced = {"type": "tool", "name": "run_tests"}
+    finding = pair(request("task"), request("task", "answer", "go on", tool_choice=forced))
+    assert (finding.name, finding.verdict) == ("tool-choice-toggled", "proved")
+    # A keep-alive with another choice that read in full is left alone.
+    scene = Scene().send(request("task"))
+    scene.send(request("task", tool_choice=forced), read=9_500, purpose="keep_alive")
+    assert losses(scene.session()) == []
+
+
+def test_p27_a_warning_in_a_tool_description() -> None:
+    plain, warned = tool("run", "Runs it."), tool("run", "Runs it. Warning: it failed last turn.")
+    first = request("task", tools=["read_file", plain])
+    finding = pair(first, request("task", "answer", "go on", tools=["read_file", warned]))
+    assert shown(finding) == (
+        "tool-description-volatile",
+        "proved",
+        "tools",
+        "tools[1].description",
+    )
+    assert finding.tokens_lost == 9_500
+
+
+def test_t09_a_keep_alive_without_tools_refreshes_nothing() -> None:
+    scene = Scene().send(request(*TALK[:5], thinking={"type": "adaptive"}))
+    scene.send(request(*TALK[:5], tools=(), max_tokens=1), purpose="keep_alive", after=240)
+    finding = only(scene.session())
+    assert (finding.name, finding.verdict) == ("tools-dropped-on-side-call", "proved")
+    assert any("keeps nothing alive" in line for line in finding.established)
+
+
+def fan_out(number: int) -> dict[str, Any]:
+    calls, results = [use(n) for n in range(number)], [result(n) for n in range(number)]
+    return request("task", calls, results)
+
+
+def test_l01_twelve_parallel_calls_where_every_block_counts() -> None:
+    scene = Scene(surface="bedrock").send(request("task"))
+    finding = only(scene.send(fan_out(12), read=FRONT).session())
+    assert (finding.name, finding.verdict) == ("marker-beyond-lookback", "proved")
+    assert any("each block counted" in line for line in finding.established)
+
+
+def test_l01_twelve_parallel_calls_are_two_positions_on_the_claude_api() -> None:
+    assert losses(continued(request("task"), fan_out(12))) == []
+    scene = Scene().send(request("task"))
+    finding = only(scene.send(fan_out(12), read=FRONT).session())
+    assert (finding.name, finding.verdict) == ("provider-side-suspected", "unknown")
+
+
+@pytest.mark.parametrize(("rounds", "names"), [(9, []), (10, ["marker-beyond-lookback"])])
+def test_sequential_rounds_against_the_lookback(rounds, names) -> None:
+    talk: list[Any] = ["task"]
+    for number in range(rounds):
+        talk += [[use(number)], [result(number)]]
+    session = continued(request("task"), request(*talk))
+    assert [f.name for f in losses(session)] == names
+
+
+def test_l04_markers_that_never_move() -> None:
+    talk: list[Any] = ["task"]
+    for number in range(12):
+        talk += [[use(number)], [result(number)]]
+    marks = ("system", 0, 4, 8)
+    sizes = (9, 13, 17, 21)
+    finding = only(continued(*(request(*talk[:n], mark=marks) for n in sizes)))
+    assert (finding.name, finding.verdict) == ("markers-never-moved", "proved")
+    assert finding.calls == ("call-3", "call-4")
+    assert finding.tokens_lost == 2 * 6_300 + 4 * 6_300
+    assert finding.fix is not None
+    assert "last content block" in finding.fix.title
+
+
+def test_l05_five_markers_are_refused_and_listed() -> None:
+    body = request(*TALK[:5], system=("one", "two"), mark=("tools", "system", 2, "last"))
+    body["system"][0]["cache_control"] = {"type": "ephemeral"}
+    session = Scene().send(body, refused="A maximum of 4 blocks; found 5").session()
+    (note,) = diagnose(session).findings
+    assert (note.name, note.verdict, note.kind) == ("over-four-markers", "proved", "note")
+    for path in ("tools[1]", "system[0]", "system[1]", "messages[2].content[0]"):
+        assert path in note.established[0]
+    assert "5 markers" in note.established[0]
+
+
+def test_l07_an_hour_behind_five_minutes_is_refused() -> None:
+    body = request("task", mark=("tools",))
+    body["messages"][0]["content"][0]["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    session = Scene().send(body, refused="ttl 1h must not come after 5m").session()
+    (note,) = diagnose(session).findings
+    assert (note.name, note.verdict) == ("short-lifetime-before-long", "proved")
+    assert "messages[0].content[0]" in note.established[0]
+    assert "tools[1]" in note.established[0]
+
+
+def test_an_hour_in_front_of_five_minutes_is_allowed() -> None:
+    body = request("task", mark=("last",))
+    body["tools"][0]["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    assert diagnose(Scene().send(body, refused="overloaded").session()).findings == ()
+
+
+def test_c01_a_compaction_without_tools_and_system() -> None:
+    scene = Scene(provider="openai", model="gpt-5.4").send(chat(*TALK[:5], tools=[function("go")]))
+    # The history is as long as before, written out as one message.
+    parts = [{"type": "text", "text": f"Summarise: {word}"} for word in TALK[:6]]
+    body = {"messages": [{"role": "user", "content": parts}], "tools": []}
+    finding = only(scene.send(body, purpose="compaction").session())
+    assert finding.name == "tools-dropped-on-side-call"
+    assert finding.verdict == "proved"
+    assert finding.first_change is not None
+    assert finding.first_change.level == "tools"
+
+
+def test_c02_a_compaction_that_omits_the_tools_pays_for_everything() -> None:
+    tools = [function(name) for name in ("open", "read")]
+    scene = Scene(provider="openai", model="gpt-5.4").send(chat(*TALK[:5], tools=tools))
+    scene.send(chat(*TALK[:6], "Summarise."), purpose="compaction", lane="compaction")
+    finding = only(scene.session())
+    assert finding.name == "tools-dropped-on-side-call"
+    assert finding.tokens_lost == 19_500
+    kept = Scene(provider="openai", model="gpt-5.4").send(chat(*TALK[:5], tools=tools))
+    kept.send(chat(*TALK[:6], "Summarise.", tools=tools), purpose="compaction", lane="compaction")
+    assert losses(kept.session()) == []
+
+
+def test_m01_a_revealed_tool_leaves_the_list_in_the_system_prompt() -> None:
+    head = "You help with code.\n<deferred>\n"
+    tools = ("mail_send", "read_file")
+    first = request("task", tools=tools, system=head + "mail_send\nmail_read\nfiles_share")
+    second = request("task", "answer", "go on", tools=tools, system=head + "mail_read\nfiles_share")
+    finding = pair(first, second)
+    assert shown(finding) == ("deferred-list-in-system", "proved", "system", "system[0]")
+    assert finding.fix is not None
+    assert "message" in finding.fix.title
+
+
+def test_m03_a_constant_bridge_keeps_reads_growing() -> None:
+    bridge = ("tool_call", "tool_search")
+    steps = ("task", [use(1, "tool_search", query="mail")], [result(1)])
+    more = (*steps, [use(2, "tool_call", tool="mail_send")], [result(2)])
+    session = continued(
+        request(*steps[:1], tools=bridge),
+        request(*steps, tools=bridge),
+        request(*more, tools=bridge),
+    )
+    reads = [call.usage.cache_read for call in session.calls if call.usage is not None]
+    assert reads == sorted(reads)
+    assert losses(session) == []
+
+
+def test_a_window_that_slides_every_turn() -> None:
+    talk = tuple(f"turn {n}" for n in range(11))
+    session = continued(*(request("task", *talk[n : n + 6]) for n in (0, 2, 4)))
+    finding = only(session)
+    assert (finding.name, finding.verdict) == ("history-trimmed-in-front", "proved")
+    assert finding.calls == ("call-2", "call-3")
+
+
+def test_thinking_that_the_client_leaves_out() -> None:
+    first = request("task", [thinking("hm"), use(1)], [result(1)], "so", "go on")
+    second = request("task", [use(1)], [result(1)], "so", "go on", "more", "next")
+    assert shown(pair(first, second)) == (
+        "thinking-block-dropped",
+        "proved",
+        "messages",
+        "messages[1].content[0]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "named"),
+    [
+        (None, "proved", None),
+        ("system_changed", "proved", "The provider says `system_changed`."),
+        ("unavailable", "proved", None),
+        ("tools_changed", "consistent", "disagree"),
+        ("none", "consistent", "disagree"),
+    ],
+)
+def test_the_providers_word_beside_the_bodies(reason, verdict, named) -> None:
+    scene = Scene().send(request("task", system="It is 10:15:02."))
+    scene.send(request("task", "answer", "go on", system="It is 10:15:37."), reason=reason)
+    finding = only(scene.session())
+    assert (finding.name, finding.verdict) == ("clock-in-system", verdict)
+    if named is not None:
+        assert any(named in line for line in finding.established)
+    assert ("tools-changed" in {r.rule for r in finding.rivals}) == (reason == "tools_changed")
+
+
+def test_a_read_beyond_the_difference_contradicts_the_bodies() -> None:
+    scene = Scene().send(request(*TALK[:3], system="It is 10:15:02."))
+    scene.send(request(*TALK[:5], system="It is 10:15:37."), read=11_000)
+    finding = only(scene.session())
+    assert (finding.name, finding.verdict) == ("clock-in-system", "consistent")
+    assert any("disagrees with the bodies" in line for line in finding.established)
+
+
+def test_what_was_lost_in_front_of_the_difference_is_not_put_on_it() -> None:
+    # Tools and system were marked and are not read either: the edit does not explain that.
+    scene = Scene().send(request(*TALK[:5]))
+    scene.send(request("task", "another answer", *TALK[2:7]), read=0)
+    found = {f.name: f for f in losses(scene.session())}
+    assert found["history-message-edited"].tokens_lost == 19_500 - FRONT
+    assert found["history-message-edited"].verdict == "consistent"
+    rest = sum(f.tokens_lost for f in found.values()) - found["history-message-edited"].tokens_lost
+    assert rest == FRONT
+
+
+def test_a_front_without_a_marker_of_its_own_is_told_apart() -> None:
+    tools = tuple(f"tool_{n}" for n in range(6))
+    forced = {"type": "tool", "name": "tool_1"}
+    first = request("task", tools=tools, mark=("last",))
+    second = request("task", "answer", "go on", tools=tools, mark=("last",), tool_choice=forced)
+    found = {f.name: f for f in losses(continued(first, second))}
+    assert found["front-unmarked"].tokens_lost == 6 * 1_500 + 4_000
+    assert found["tool-choice-toggled"].tokens_lost == 2_500
+    assert {f.verdict for f in found.values()} == {"proved"}
+
+
+def test_a_marked_question_behind_a_document_never_hits() -> None:
+    bodies = [request(["document", f"question {n}"], mark=("last",)) for n in range(4)]
+    finding = only(continued(*bodies))
+    assert (finding.name, finding.verdict) == ("marker-on-volatile-block", "proved")
+    assert len(finding.calls) == 3
+
+
+def test_the_same_edit_under_three_providers_rules() -> None:
+    # A date and a folder in the system prompt: one marker loses all, a second keeps the tools.
+    line = "Today is 2026-11-30. cwd: /src/{}\nYou help with code."
+    one = [
+        request(*TALK[:n], system=line.format(w), mark=("last",)) for n, w in ((3, "a"), (5, "b"))
+    ]
+    two = [request(*TALK[:n], system=line.format(w), mark=MARKS) for n, w in ((3, "a"), (5, "b"))]
+    for bodies, read in ((one, 0), (two, 3_000)):
+        session = continued(*bodies)
+        names = {f.name for f in losses(session)}
+        assert session.calls[1].usage is not None
+        assert session.calls[1].usage.cache_read == read
+        assert "workspace-listing-in-system" in names
+        assert ("front-unmarked" in names) == (read == 0)
+
+
+def test_a_difference_that_lost_nothing_is_no_finding() -> None:
+    scene = Scene().send(request(*TALK[:3], system="It is 10:15:02."))
+    scene.send(request(*TALK[:5], system="It is 10:15:37."), read=14_500)
+    diagnosis: Diagnosis = diagnose(scene.session())
+    assert [f for f in diagnosis.findings if f.kind == "loss"] == []
+    assert diagnosis.changes["call-2"].level == "system"
+
+
+def test_expiry_comes_before_an_edit_of_the_history() -> None:
+    scene = Scene().send(request(*TALK[:5]))
+    scene.send(request("task", "another answer", *TALK[2:7]), after=900)
+    assert [f.name for f in losses(scene.session())] == ["ttl-expired"]
+
+
+def test_digests_alone_still_name_what_structure_tells() -> None:
+    import msgspec
+
+    first = request("task", tools=("a1", "a2", "b1"))
+    session = continued(first, request("task", "answer", "go on", tools=("b1", "a1", "a2")))
+    calls = []
+    for call in session.calls:
+        assert call.prompt is not None
+        blocks = tuple(
+            msgspec.structs.replace(b, canonical=b"", canonical_bytes=len(b.canonical))
+            for b in call.prompt.blocks
+        )
+        prompt = msgspec.structs.replace(call.prompt, blocks=blocks)
+        calls.append(msgspec.structs.replace(call, prompt=prompt))
+    finding = only(Session(id="x", source="t", calls=tuple(calls)))
+    assert finding.name == "tools-reordered"
+    clock = continued(
+        request("task", system="It is 10:15:02."),
+        request("task", "answer", "go on", system="It is 10:15:37."),
+    )
+    bare = tuple(
+        msgspec.structs.replace(
+            c,
+            prompt=msgspec.structs.replace(
+                c.prompt,
+                blocks=tuple(
+                    msgspec.structs.replace(b, canonical=b"", canonical_bytes=len(b.canonical))
+                    for b in c.prompt.blocks
+                ),
+            ),
+        )
+        for c in clock.calls
+        if c.prompt is not None
+    )
+    assert only(Session(id="x", source="t", calls=bare)).name == "system-changed"
+
+
+def test_no_text_of_a_prompt_is_repeated() -> None:
+    secret = "correct-horse-battery-staple"
+    first = request("task", f"{secret} one", "go on", system=f"{secret} It is 10:15:02.")
+    second = request("task", f"{secret} two", "go on", "x", "y", system=f"{secret} It is 10:15:37.")
+    for finding in diagnose(continued(first, second)).findings:
+        assert secret not in repr(finding)
