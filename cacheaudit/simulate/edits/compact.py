@@ -93,7 +93,7 @@ class Compact(Settings, frozen=True, kw_only=True):
             too_large = bool(self.at) and (shortened.tokens or 0) > self.at
             late = self.after_expiry and expires and not self.before_expiry
             if (too_large or late) and self._is_large(shortened):
-                at = (call.started_at or 0.0) - self.seconds
+                at = self._before(call, lane.last)
                 # What has expired is not worth writing for one request: it is sent unmarked.
                 asked = _unmarked(shortened) if late else shortened
                 yield self._summary(call, asked, at)
@@ -101,6 +101,12 @@ class Compact(Settings, frozen=True, kw_only=True):
         sent = lane.shortened(prompt)
         yield with_prompt(call, sent)
         lane.last, lane.sent = call, sent
+
+    def _before(self, call: Call, last: Call) -> float:
+        """Moment of a summary request: in time for the call, but not before the last one ended."""
+        start = call.started_at or 0.0
+        ended = last.ended_at if last.ended_at is not None else last.started_at or 0.0
+        return max(start - self.seconds, min(ended, start - 1e-3))
 
     def _is_large(self, prompt: Prompt | None) -> bool:
         return prompt is not None and (prompt.tokens or 0) >= self.least

@@ -178,7 +178,7 @@ def test_own_costs_are_stated(weighed: WhatIf) -> None:
 
 def test_an_hour_costs_more_here(session: Session) -> None:
     (trial,) = evaluate(session, [parse_edit("ttl")]).alone
-    # Row 7 is read (37,650 − 1,500 fewer written), everything else costs 0.75 more a token.
+    # Row 7 is read (36,150 fewer written), everything else costs 0.75 more a token.
     assert trial.bill is not None
     assert trial.bill.cache_writes == {"1h": 280_420 - 36_150}
     assert trial.saves.input_equivalents == 36_150 * Decimal("1.15") - 244_270 * Decimal("0.75")
