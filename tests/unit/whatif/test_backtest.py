@@ -310,3 +310,21 @@ def test_what_an_hour_would_have_cost_in_the_recorded_session(shared: Path) -> N
     assert hour.reads_gained == 10
     assert hour.lost_sessions == 0
     assert known.saves.rank > hour.saves.rank
+
+
+def test_at_the_very_end_of_its_lifetime_an_entry_is_gone() -> None:
+    def lost(gap: float) -> int:
+        session = session_of(*usage_calls((0, 0, 50_000, 0), (gap, 0, 100, 50_000), ttl="1h"))
+        return tried([session], "5m").outcomes[0].reads_lost
+
+    assert lost(300.0) == 1
+    assert lost(299.5) == 0
+
+
+def test_a_refresh_sends_the_uncached_tail_again() -> None:
+    session = session_of(*usage_calls((0, 700, 50_000, 0), (600, 0, 51_000, 0)))
+    outcome = tried([session], "5m+keep-alive-known").outcomes[0]
+    assert outcome.refreshes == 2
+    assert outcome.refresh_cost.input_equivalents == 2 * (700 + 50_000 * Decimal("0.1"))
+    expected = 50_000 * Decimal("1.15") - 2 * Decimal(5_700)
+    assert outcome.saves.input_equivalents == expected

@@ -1,0 +1,85 @@
+"""``simulate --edit`` and ``backtest`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.helpers import ROOT, run
+
+EXERCISE = str(ROOT / "fixtures" / "sessions" / "exercise-14.session.jsonl")
+LOG = str(ROOT / "fixtures" / "sessions" / "exercise-14.csv")
+FIXES = ("late-tools", "keep-alive", "auto-tool-choice", "mark-previous", "fan-out")
+
+
+def test_simulate_with_edits(tmp_path: Path) -> None:
+    options = [part for name in FIXES for part in ("--edit", name)]
+    result = run(tmp_path, "simulate", EXERCISE, "--json", *options)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    every = found["what_if"]["all_fixes"]
+    assert every["input_equivalents"] == found["totals"]["input_equivalents"] == "158018.5"
+    assert (every["calls"], every["cache_write"], every["cache_read"]) == (15, 82_770, 545_560)
+    assert found["reported"]["input_equivalents"] == "381701"
+    alone = {s["name"]: s["saves"]["input_equivalents"] for s in found["what_if"]["scenarios"]}
+    assert alone["fan-out"] == "69690"
+    assert alone["keep-alive"] == "37957.5"
+    steps = [step["saves"]["input_equivalents"] for step in found["what_if"]["waterfall"]]
+    assert steps == ["69690", "40020", "38295", "37957.5", "37720"]
+
+
+def test_simulate_with_edits_as_text(tmp_path: Path) -> None:
+    result = run(tmp_path, "simulate", EXERCISE, "--edit", "fan-out", "--edit", "keep-alive")
+    assert result.exit_code == 0, result.stderr
+    assert "One after another" in result.stdout
+    assert "all-fixes" in result.stdout
+
+
+def test_a_refused_edit_says_why(tmp_path: Path) -> None:
+    result = run(tmp_path, "simulate", LOG, "--edit", "fan-out")
+    assert result.exit_code == 2
+    assert "no requests" in result.stderr
+
+
+@pytest.mark.parametrize("edit", ["nonsense", "ttl:ttl=2h"])
+def test_a_wrong_edit_is_bad_use(tmp_path: Path, edit: str) -> None:
+    result = run(tmp_path, "simulate", EXERCISE, "--edit", edit)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_backtest_of_a_log(tmp_path: Path) -> None:
+    result = run(
+        tmp_path,
+        "backtest",
+        EXERCISE,
+        "--json",
+        "--policy",
+        "1h",
+        "--policy",
+        "5m+keep-alive-known",
+    )
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["schema"] == "cacheaudit.backtest/1"
+    assert found["judged_calls"] == 14
+    hour, known = found["policies"]
+    assert hour["saves"]["input_equivalents"] == "-141630"
+    assert (hour["lost_sessions"], hour["lost_sessions_share"]) == (1, 1.0)
+    assert known["saves"]["input_equivalents"] == "37957.5"
+    assert found["best"] is None
+
+
+def test_backtest_as_text(tmp_path: Path) -> None:
+    result = run(tmp_path, "backtest", EXERCISE)
+    assert result.exit_code == 0, result.stderr
+    assert "would have saved" in result.stdout or "No other setting" in result.stdout
+    assert "as billed" in result.stdout
+
+
+def test_a_wrong_policy_is_bad_use(tmp_path: Path) -> None:
+    result = run(tmp_path, "backtest", EXERCISE, "--policy", "2h")
+    assert result.exit_code == 2
+    assert "no policy" in result.stderr
