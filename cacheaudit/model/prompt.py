@@ -92,6 +92,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
             parameters of the levels reached so far included.
         automatic_marker: The marker that the request asks the provider to place by itself.
         only_explicit: The request asks that nothing but marked prefixes be kept.
+        marked: Positions of the content blocks that bear a marker; always worked out anew from
+            ``blocks``, whatever is given.
     """
 
     provider: str
@@ -102,6 +104,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     prefix_digests: tuple[bytes, ...]
     automatic_marker: Marker | None = None
     only_explicit: bool = False
+    marked: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """List the markers once, so that nobody has to look for them again."""
+        marked = tuple([i for i, block in enumerate(self.blocks) if block.marker is not None])
+        msgspec.structs.force_setattr(self, "marked", marked)
 
     def at_level(self, level: Level) -> tuple[ContentBlock, ...]:
         """Return the content blocks of one level, in order."""

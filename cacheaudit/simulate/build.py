@@ -7,14 +7,12 @@ size, whichever call it was learnt from, and the work of a call is proportional 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import compress
-from operator import attrgetter
 from typing import Final
 
 import msgspec
 
 from cacheaudit.model.call import Call, Session
-from cacheaudit.model.prompt import ContentBlock, Marker, Parameter, Prompt, chain
+from cacheaudit.model.prompt import ContentBlock, Parameter, Prompt, chain
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.facts import Rules, rules
 from cacheaudit.simulate.request import Field, Mark, SimRequest, Sums, known_prefix
@@ -45,7 +43,6 @@ _LEVELLED: Final = (
     ("speed", frozenset({"speed"})),
 )
 _OBJECTS: Final = frozenset({"cachedContent", "cached_content"})
-_marker: Final = attrgetter("marker")
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -330,7 +327,11 @@ def _without_old_thinking(blocks: tuple[ContentBlock, ...]) -> tuple[ContentBloc
 def _marks(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[tuple[Mark, ...], str | None]:
     """List the markers, and say if one stands where none is allowed."""
     blocks = prompt.blocks
-    found = [Mark(index, marker.ttl) for index, marker in _marked(blocks)]
+    found = [
+        Mark(index, marker.ttl)
+        for index in prompt.marked
+        if (marker := blocks[index].marker) is not None
+    ]
     invalid = next(filter(None, (_forbidden(blocks[mark.index]) for mark in found)), None)
     if prompt.automatic_marker is not None and blocks:
         found.append(Mark(len(blocks) - 1, prompt.automatic_marker.ttl, automatic=True))
@@ -342,14 +343,6 @@ def _marks(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[tuple[Mark
                 found.append(Mark(index, "5m", own=True))
                 break
     return tuple(found), invalid
-
-
-def _marked(blocks: tuple[ContentBlock, ...]) -> Iterator[tuple[int, Marker]]:
-    """Find the marked content blocks; a scan without a Python step for each block."""
-    for index in compress(range(len(blocks)), map(_marker, blocks)):
-        marker = blocks[index].marker
-        if marker is not None:
-            yield index, marker
 
 
 def _forbidden(block: ContentBlock) -> str | None:
