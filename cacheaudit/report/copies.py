@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from cacheaudit.report.markdown import audit_markdown
-from cacheaudit.report.result import AuditResult, CallRow, FindingRow
+from cacheaudit.report.result import AuditResult, CallRow, FindingRow, WhatIf
 
 MOST_CALLS = 60
-MOST_FINDINGS = 60
+MOST_FINDINGS = 25
+MOST_IDS = 10
 _FIELDS = (
     "schema",
     "tool",
@@ -32,6 +33,7 @@ def copies(result: AuditResult, calls: list[CallRow], findings: list[FindingRow]
         findings: Its findings, dearest first; the first ones are copied.
     """
     document = {name: getattr(result, name) for name in _FIELDS}
+    document["what_if"] = _shortened(result.what_if)
     document["findings"] = findings[:MOST_FINDINGS]
     document["calls"] = calls if len(calls) == result.scope.calls <= MOST_CALLS else []
     left_out = result.scope.calls - len(document["calls"])
@@ -43,3 +45,10 @@ def copies(result: AuditResult, calls: list[CallRow], findings: list[FindingRow]
     both = {"json": document, "md": audit_markdown(result, brief=True)}
     text = msgspec.json.encode(both).decode()
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _shortened(what_if: WhatIf) -> WhatIf:
+    """Cut the lists of findings that steps mend."""
+    replace = msgspec.structs.replace
+    steps = [replace(step, findings=step.findings[:MOST_IDS]) for step in what_if.waterfall]
+    return replace(what_if, waterfall=steps)

@@ -20,6 +20,7 @@ from cacheaudit.report.page import Page
 from cacheaudit.report.result import AuditResult, Totals
 from cacheaudit.report.settings import (
     accuracy_words,
+    paid_title,
     places_of,
     range_words,
     scenario_lines,
@@ -220,10 +221,12 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
         sign="−",  # noqa: RUF001 - a minus sign
     )
     fixes = fmt.plural(len(result.what_if.waterfall), "fix", "fixes")
+    modes = result.simulation.modes
+    how = "from sizes alone" if modes.get("sizes") and not modes.get("bodies") else "simulated"
     third = Number(
         label="Best case",
         cell=amount(balance.best),
-        note=f"after {fixes}, simulated",
+        note=f"after {fixes}, {how}",
         css="best",
         sign="=",
     )
@@ -313,7 +316,7 @@ def _falls(page: Page) -> list[Fall]:
     ids = {finding.id: rules[i.rule] for i in page.opportunities for finding in i.findings}
     rows = [
         Fall(
-            title=f"Paid, {balance.origin}",
+            title=paid_title(balance),
             kind="total",
             left=place(ZERO),
             width=wide(balance.paid),

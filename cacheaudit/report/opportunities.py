@@ -13,9 +13,7 @@ from cacheaudit.report.result import AuditResult, CallRow, FindingRow, FixRow, L
 from cacheaudit.report.summary import Lost, by_money, lost
 from cacheaudit.report.verdict import Balance
 
-SHOWN = 60
-SHOWN_FINDINGS = 4
-SHOWN_PLACES = 25
+SHOWN_PLACES = 12
 _KINDS = {"loss": 0, "error": 1}
 
 

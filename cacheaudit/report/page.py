@@ -28,7 +28,8 @@ CALLS_IN_FULL = 1_000
 CALLS_SHORTENED = 200
 SHOWN_SESSIONS = 4
 FEWEST_BARS = 60
-SHOWN_OPPORTUNITIES = 60
+BARS_FOLDED = 800
+SHOWN_OPPORTUNITIES = 40
 
 
 class NumberedCall(msgspec.Struct, frozen=True):
@@ -50,6 +51,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     each: int
     cost: str
+
+    @property
+    def both(self) -> bool:
+        """Whether it can be seen along either axis."""
+        return len(self.views) > 1
 
 
 class Has(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +129,7 @@ class _Pass:
         self.has_long = False
         self._signs = Signs()
         self._marks, self._wanted = marks(items), wanted(items)
+        self._drawn = {item.number for item in items if item.kind != "note"}
 
     def take(self, row: CallRow) -> None:
         """Take the next call."""
@@ -133,7 +140,8 @@ class _Pass:
         signs = self._signs.of(row)
         line = self.lines.get(row.session)
         if line is not None:
-            line.add(row, mine, number, signs, parts)
+            drawn = tuple(mark for mark in mine if mark in self._drawn)
+            line.add(row, drawn, number, signs, parts)
         self.table.add(NumberedCall(number, row, mine))
         for mark in mine:
             self.models.setdefault(mark, {})[row.model or fmt.UNKNOWN] = None
@@ -204,7 +212,7 @@ def _bars(group: Group, chosen: Sequence[Group]) -> int:
     drawn = sum(other.totals.calls for other in chosen)
     if drawn <= CALLS_IN_FULL:
         return CALLS_IN_FULL
-    return max(FEWEST_BARS, CALLS_IN_FULL * group.totals.calls // drawn)
+    return max(FEWEST_BARS, BARS_FOLDED * group.totals.calls // drawn)
 
 
 class _Dearest:
@@ -232,6 +240,8 @@ def _figure(group: Group, line: Timeline, linked: bool) -> Figure:
     label = f"Input call by call, session {group.key}; the call table has the figures"
     slots = line.slots
     axes = [axis for axis in (by_time(slots), by_calls(slots)) if axis is not None]
+    if line.each > 1:
+        axes = axes[:1]
     return Figure(
         session=group.key,
         views={axis.name: timeline_svg(line, axis, label, linked, currency) for axis in axes},

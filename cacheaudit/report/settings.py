@@ -70,9 +70,7 @@ def steps_text(balanced: Balance) -> list[StepLine]:
     def text(value: Decimal | None) -> str:
         return shown(value, balanced, places)
 
-    first = StepLine(
-        title=f"Paid ({balanced.origin})", change="", left=text(balanced.paid), alone=""
-    )
+    first = StepLine(title=paid_title(balanced), change="", left=text(balanced.paid), alone="")
     last = StepLine(title="Best case", change="", left=text(balanced.best), alone="")
     steps = [
         StepLine(
@@ -84,6 +82,11 @@ def steps_text(balanced: Balance) -> list[StepLine]:
         for leap in balanced.leaps
     ]
     return [first, *steps, last]
+
+
+def paid_title(balanced: Balance) -> str:
+    """Name what the steps begin with."""
+    return f"Paid, {balanced.origin}" if balanced.unit == "money" else "Input, weighted"
 
 
 def score_words(balanced: Balance) -> str:

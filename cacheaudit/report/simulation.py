@@ -100,6 +100,24 @@ class SimulationAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int]
 
 
+class ForcedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A forced tool against asking freely first, in input equivalents of the calls concerned.
+
+    Attributes:
+        calls: Ids of the calls whose cost depends on the path.
+        forced: The tool is always forced.
+        complies: Free, and the model calls the tool.
+        retry: Free, it does not, and the forced request follows.
+        break_even: Least share of compliance from which asking freely pays.
+    """
+
+    calls: list[str]
+    forced: str | None
+    complies: str | None
+    retry: str | None
+    break_even: float | None
+
+
 class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The whole result.
 
@@ -113,6 +131,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         switches: Disputed rules that were set to something else than their default.
         edits: What was changed before the simulation.
         what_if: What the changes save, alone and together; ``None`` where nothing was changed.
+        forced: The paths of a forced tool, where `auto-tool-choice` is one of the edits.
         assumed: Provider rules in use that rest on one secondary source or on inference.
         problems: What could not be read, by kind.
     """
@@ -126,6 +145,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     switches: dict[str, str]
     edits: list[str] = []
     what_if: WhatIf | None = None
+    forced: ForcedRow | None = None
     assumed: list[str] = []
     problems: dict[str, int] = {}
 
@@ -204,8 +224,24 @@ def _totals(result: SimulationResult) -> Table:
     return table
 
 
+def _forced(row: ForcedRow | None) -> list[str]:
+    if row is None:
+        return []
+    forced, complies, retry = (
+        fmt.equivalents(value) for value in (row.forced, row.complies, row.retry)
+    )
+    said = (
+        f"Forced tool: {forced} when always forced, {complies} when the model complies freely, "
+        f"{retry} when it must be forced after all"
+    )
+    if row.break_even is None:
+        return [f"{said}."]
+    return [f"{said}; asking freely pays from {fmt.ratio(row.break_even)} compliance."]
+
+
 def _remarks(result: SimulationResult) -> Iterator[RenderableType]:
     lines = [f"Provider rules as of {result.rules_version}."]
+    lines += _forced(result.forced)
     if result.switches:
         told = ", ".join(f"{name}={value}" for name, value in sorted(result.switches.items()))
         lines.append(f"Disputed rules set: {told}.")

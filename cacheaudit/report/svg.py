@@ -13,10 +13,11 @@ from html import escape
 from cacheaudit.report import format as fmt
 from cacheaudit.report.axis import Axis
 from cacheaudit.report.figures import Slot, Timeline
+from cacheaudit.report.rows import rows_of
 from cacheaudit.report.signs import SIGNS
 
-_LEFT, _RIGHT, _TOP, _FOOT = 6, 58, 34, 22
-_SHOWN_LANES = 8
+_LEFT, _RIGHT, _HEAD, _TOP, _FOOT = 6, 58, 14, 34, 22
+_SHOWN_PAUSES = 24
 _LABEL_EVERY = 84
 _BAND, _ROW, _SIGN = 5, 7, 13
 _TOKENS = ("read", "write", "long", "uncached", "unsplit")
@@ -36,38 +37,38 @@ class Layout:
     def __init__(self, timeline: Timeline, axis: Axis, highest: int, dearest: Decimal) -> None:
         slots = timeline.slots
         self.axis = axis
-        self.rows = {
-            lane: min(index, _SHOWN_LANES - 1) for index, lane in enumerate(timeline.lanes)
-        }
-        lanes = len(set(self.rows.values()))
-        self.tall = 126 if lanes == 1 else 84 if lanes <= 3 else 60
+        self.rows = rows_of(slots, axis.xs, axis.pitch)
+        self.row_of = {lane: n for n, row in enumerate(self.rows) for lane in row.lanes}
+        self.is_folded = timeline.each > 1
         self.has_band = any(slot.alive is not None and slot.at is not None for slot in slots)
         self.has_row = any(slot.exact or slot.off for slot in slots)
         self.has_signs = any(slot.signs for slot in slots)
         self.below = (
             (_BAND + 2) * self.has_band + (_ROW + 3) * self.has_row + _SIGN * self.has_signs
         )
-        self.lanes = lanes
         self.width = round(_LEFT + axis.width + _RIGHT)
-        self.height = lanes * (self.tall + _TOP + self.below) + _FOOT
+        self.bases: list[int] = []
+        edge = _HEAD
+        for row in self.rows:
+            edge += _TOP + row.tall
+            self.bases.append(edge)
+            edge += self.below
+        self.height = edge + _FOOT
         self.highest = highest
         self.dearest = dearest
-
-    def base(self, row: int) -> int:
-        """Ground line of a lane's bars."""
-        return (row + 1) * (self.tall + _TOP) + row * self.below
 
     def x(self, place: float) -> float:
         """Place in the figure."""
         return _LEFT + place
 
-    def tokens(self, count: float) -> float:
+    def tokens(self, row: int, count: float) -> float:
         """Height of a number of tokens."""
-        return count * self.tall / self.highest
+        return count * self.rows[row].tall / self.highest
 
-    def money(self, amount: Decimal) -> float:
+    def money(self, row: int, amount: Decimal) -> float:
         """Height of an amount."""
-        return float(amount / self.dearest) * self.tall if self.dearest else 0.0
+        part = float(amount / self.dearest) if self.dearest else 0.0
+        return part * self.rows[row].tall
 
 
 def timeline_svg(timeline: Timeline, axis: Axis, label: str, linked: bool, currency: str) -> str:
@@ -84,16 +85,16 @@ def timeline_svg(timeline: Timeline, axis: Axis, label: str, linked: bool, curre
     highest = max((slot.mean_input for slot in slots), default=0) or 1
     dearest = max((slot.mean_cost for slot in slots), default=Decimal(0))
     layout = Layout(timeline, axis, highest, dearest)
-    by_row: list[list[tuple[Slot, float]]] = [[] for _ in range(layout.lanes)]
+    by_row: list[list[tuple[Slot, float]]] = [[] for _ in layout.rows]
     for slot, place in zip(slots, axis.xs, strict=True):
-        by_row[layout.rows[slot.lane]].append((slot, layout.x(place)))
+        by_row[layout.row_of[slot.lane]].append((slot, layout.x(place)))
     least = min(layout.width, max(520, layout.width * 3 // 4))
     style = f"min-width:{least}px;max-width:{layout.width * 13 // 10}px"
     box = f"0 0 {layout.width} {layout.height}"
     parts = [f'<svg viewBox="{box}" role="group" aria-label="{escape(label)}" style="{style}">']
     parts += _pauses(layout)
     for row, mine in enumerate(by_row):
-        parts.append(_frame(layout, row, _lane_name(layout, row, mine), currency))
+        parts.append(_frame(layout, row, currency))
         parts += _bars(layout, row, mine)
         parts += _below(layout, row, mine)
         parts += [_hover(layout, row, slot, x, linked, currency) for slot, x in mine]
@@ -101,13 +102,6 @@ def timeline_svg(timeline: Timeline, axis: Axis, label: str, linked: bool, curre
     parts += _times(layout, by_row)
     parts.append("</svg>")
     return "".join(parts)
-
-
-def _lane_name(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> str:
-    lanes = [lane for lane, place in layout.rows.items() if place == row]
-    calls = fmt.plural(sum(slot.calls for slot, _ in mine), "call")
-    name = lanes[0] if len(lanes) == 1 else f"{len(lanes):,} more lanes"
-    return f"{name} · {calls}"
 
 
 def number(value: float) -> str:
@@ -119,11 +113,12 @@ def _box(x: float, y: float, wide: float, tall: float) -> str:
     return f"M{number(x)} {number(y)}h{number(wide)}v{number(tall)}h-{number(wide)}z"
 
 
-def _frame(layout: Layout, row: int, name: str, currency: str) -> str:
-    base, right = layout.base(row), layout.width - _RIGHT + 4
-    lines = [f'<text class="lane" x="{_LEFT}" y="{base - layout.tall - 14}">{escape(name)}</text>']
+def _frame(layout: Layout, row: int, currency: str) -> str:
+    base, right = layout.bases[row], layout.width - _RIGHT + 4
+    tall, name = layout.rows[row].tall, layout.rows[row].name
+    lines = [f'<text class="lane" x="{_LEFT}" y="{base - tall - 16}">{escape(name)}</text>']
     for part in (1, 2):
-        y = number(base - layout.tall / part)
+        y = number(base - tall / part)
         tokens = fmt.short_count(layout.highest // part)
         lines.append(f'<path class="grid" d="M{_LEFT} {y}H{right}"/>')
         lines.append(f'<text class="tick tokens" x="{right + 4}" y="{y}" dy="3">{tokens}</text>')
@@ -136,34 +131,34 @@ def _frame(layout: Layout, row: int, name: str, currency: str) -> str:
 
 def _bars(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
     """Draw each colour of a lane as one path, which keeps the page small."""
-    heights = [(x, _token_heights(layout, slot)) for slot, x in mine]
+    heights = [(x, _token_heights(layout, row, slot)) for slot, x in mine]
     yield f'<g class="tokens">{_stacks(layout, row, heights)}</g>'
     if layout.dearest:
-        heights = [(x, _money_heights(layout, slot)) for slot, x in mine]
+        heights = [(x, _money_heights(layout, row, slot)) for slot, x in mine]
         yield f'<g class="money">{_stacks(layout, row, heights)}</g>'
 
 
-def _token_heights(layout: Layout, slot: Slot) -> dict[str, float]:
+def _token_heights(layout: Layout, row: int, slot: Slot) -> dict[str, float]:
     each = max(1, slot.calls)
     counts = {name: getattr(slot, name) for name in _TOKENS}
     counts["write"] -= slot.long
-    return {name: layout.tokens(count / each) for name, count in counts.items() if count}
+    return {name: layout.tokens(row, count / each) for name, count in counts.items() if count}
 
 
-def _money_heights(layout: Layout, slot: Slot) -> dict[str, float]:
+def _money_heights(layout: Layout, row: int, slot: Slot) -> dict[str, float]:
     each = max(1, slot.calls)
     found: dict[str, float] = {}
     for name, kinds in _MONEY.items():
         amount = sum((slot.money.get(kind, Decimal(0)) for kind in kinds), Decimal(0))
         if amount:
-            found[name] = layout.money(amount / each)
+            found[name] = layout.money(row, amount / each)
     return found
 
 
 def _stacks(layout: Layout, row: int, heights: Sequence[tuple[float, Mapping[str, float]]]) -> str:
     paths: dict[str, list[str]] = {name: [] for name in ("read", "write", "long", "uncached")}
     for x, parts in heights:
-        y = float(layout.base(row))
+        y = float(layout.bases[row])
         for name, tall in parts.items():
             height = max(0.8, tall)
             y -= height
@@ -174,7 +169,7 @@ def _stacks(layout: Layout, row: int, heights: Sequence[tuple[float, Mapping[str
 
 
 def _below(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
-    y = layout.base(row) + 2.0
+    y = layout.bases[row] + 2.0
     if layout.has_band:
         yield from _band(layout, y, mine)
         y += _BAND + 2
@@ -201,7 +196,7 @@ def _band(layout: Layout, y: float, mine: Sequence[tuple[Slot, float]]) -> Itera
         wide = max(layout.axis.bar, gone - x)
         yield (
             f'<rect class="fading" x="{number(x)}" y="{number(y)}" width="{number(wide)}"'
-            f' height="{_BAND}"><title>{escape(_life(slot))}</title></rect>'
+            f' height="{_BAND}">{"" if layout.is_folded else _life(slot)}</rect>'
         )
         if follows is not None:
             yield f'<path class="expiry" d="M{number(x + wide)} {number(y - 2)}v{_BAND + 4}"/>'
@@ -210,7 +205,8 @@ def _band(layout: Layout, y: float, mine: Sequence[tuple[Slot, float]]) -> Itera
 
 
 def _life(slot: Slot) -> str:
-    return f"Cached for {duration(slot.alive or 0)} from the start of call {slot.number}"
+    words = f"Cached for {duration(slot.alive or 0)} from the start of call {slot.number}"
+    return f"<title>{escape(words)}</title>"
 
 
 def _agreement(layout: Layout, y: float, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
@@ -236,9 +232,10 @@ def _signs(layout: Layout, y: float, slot: Slot, x: float) -> str:
 
 
 def _hover(layout: Layout, row: int, slot: Slot, x: float, linked: bool, currency: str) -> str:
-    top = layout.base(row) - layout.tall
+    tall = layout.rows[row].tall
+    top = layout.bases[row] - tall
     area = (
-        f'<path class="hit" d="{_box(x, top, layout.axis.bar, layout.tall)}">'
+        f'<path class="hit" d="{_box(x, top, layout.axis.bar, tall)}">'
         f"<title>{escape(describe(slot, currency))}</title></path>"
     )
     if linked and slot.calls == 1:
@@ -280,10 +277,9 @@ def _prediction(slot: Slot) -> str:
 def _mark(layout: Layout, row: int, slot: Slot, x: float) -> str:
     first = slot.marks[0]
     middle = x + layout.axis.bar / 2
-    top = layout.base(row) - layout.tall - 10
-    y = number(max(top, layout.base(row) - layout.tokens(slot.mean_input) - 10))
-    names = ", ".join(str(mark) for mark in dict.fromkeys(slot.marks))
-    label = f"Finding {names}"
+    y = number(layout.bases[row] - layout.tokens(row, slot.mean_input) - 10)
+    names = ", ".join(str(mark) for mark in sorted(set(slot.marks)))
+    label = f"Opportunity {names}"
     if layout.axis.pitch < 15:
         shape = f'<path d="M{number(middle - 4)} {y}h8l-4 7z"/>'
     else:
@@ -299,14 +295,15 @@ def _mark(layout: Layout, row: int, slot: Slot, x: float) -> str:
 def _pauses(layout: Layout) -> Iterator[str]:
     """Draw a dashed line where it was quiet for long, with how long where there is room."""
     last = -1e9
-    for gap in layout.axis.gaps:
+    longest = sorted(layout.axis.gaps, key=lambda gap: -gap.seconds)[:_SHOWN_PAUSES]
+    for gap in sorted(longest, key=lambda gap: gap.x):
         edge = layout.x(gap.x) - (layout.axis.pitch - layout.axis.bar) / 2
         x = number(edge)
         words = escape(f"{duration(gap.seconds)} without a call")
         yield (
             f'<path class="gap" d="M{x} 14V{layout.height - _FOOT}"><title>{words}</title></path>'
         )
-        if edge - last >= _LABEL_EVERY and edge >= 40:
+        if edge - last >= _LABEL_EVERY and edge >= 70:
             last = edge
             short = duration(gap.seconds)
             yield f'<text class="tick pause" x="{x}" y="10" dx="-3">{short}</text>'

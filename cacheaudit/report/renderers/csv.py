@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from cacheaudit.report.renderer import View
@@ -31,14 +31,19 @@ class CsvRenderer:
             *_CALL_FIGURES,
             "predicted_cache_read",
             "predicted_cache_write",
+            "read_off_by",
             "cost",
             "currency",
+            "reported_cost",
+            "first_token_seconds",
+            "findings",
             "first_change_path",
             "first_change_kind",
             "where",
         )
         currency = result.totals.cost.currency
-        _write(out, header, (_call(call, currency) for call in result.calls))
+        rules = _rules(result)
+        _write(out, header, (_call(call, currency, rules) for call in result.calls))
 
     def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
         """Write one row a group."""
@@ -62,15 +67,30 @@ def safe(text: str | None) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _call(call: CallRow, currency: str) -> tuple[object, ...]:
+def _rules(result: AuditResult) -> dict[str, str]:
+    """Name the rules that speak of each call, by its id."""
+    found: dict[str, dict[str, None]] = {}
+    for finding in result.findings:
+        for call in finding.calls:
+            found.setdefault(call, {})[finding.rule] = None
+    return {call: " ".join(names) for call, names in found.items()}
+
+
+def _call(call: CallRow, currency: str, rules: Mapping[str, str]) -> tuple[object, ...]:
     predicted, change = call.predicted, call.first_change
+    expected = predicted.cache_read if predicted else None
+    is_compared = expected is not None and call.cache_read is not None
     return (
         *(safe(getattr(call, name)) for name in _CALL_TEXT),
         *(getattr(call, name) for name in _CALL_FIGURES),
-        predicted.cache_read if predicted else None,
+        expected,
         predicted.cache_write if predicted else None,
+        (expected or 0) - (call.cache_read or 0) if is_compared else None,
         call.cost,
-        currency if call.cost is not None else None,
+        currency if call.cost is not None or call.reported_cost is not None else None,
+        call.reported_cost,
+        call.first_token_seconds,
+        safe(rules.get(call.id)),
         safe(change.path) if change else None,
         change.kind if change else None,
         safe(call.where),

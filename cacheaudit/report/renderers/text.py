@@ -26,6 +26,15 @@ from cacheaudit.report.result import (
 )
 from cacheaudit.report.result import Group as TotalsGroup
 from cacheaudit.report.summary import by_money, paid, source_words, verdict, write_tiers, writes
+from cacheaudit.report.terminal import (
+    accuracy_line,
+    balance_rows,
+    balance_table,
+    losses_table,
+    scenarios_table,
+    tools_table,
+)
+from cacheaudit.report.verdict import Balance, balance
 from cacheaudit.report.words import confidence, quality_words
 
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -47,8 +56,10 @@ class TextRenderer:
         parts: list[RenderableType] = [_scope(result.scope, result.tool), Text()]
         parts.append(_verdict(result))
         if result.scope.calls:
-            parts += [Text(), _totals(result.totals, view.width)]
+            balanced = balance(result)
+            parts += [Text(), _totals(result.totals, view.width, balanced)]
             parts += _findings(result, view)
+            parts += _money(result, balanced, view)
         if len(result.by_model) > 1 or result.totals.cost.unpriced_calls:
             parts += [*_heading("By model"), group_table("Model", result.by_model, None, view)]
         if len(result.by_purpose) > 1:
@@ -140,7 +151,27 @@ def _verdict(result: AuditResult) -> Text:
     return text
 
 
-def _totals(totals: Totals, width: int) -> Table:
+def _money(result: AuditResult, balanced: Balance | None, view: View) -> Iterator[RenderableType]:
+    """Say what the fixes would save, and with ``--verbose`` what else was worked out."""
+    if balanced is not None and balanced.leaps:
+        yield from _heading("From paid to best case", "each fix on top of those before it")
+        yield from balance_table(balanced, view.verbose)
+    if not view.verbose:
+        return
+    yield from _heading("What was lost, by cause", "tokens, by what a cause is known from")
+    yield from losses_table(result)
+    settings = list(scenarios_table(result, balanced))
+    if settings:
+        yield from [*_heading("What if"), *settings]
+    accuracy = list(accuracy_line(result))
+    if accuracy:
+        yield from [*_heading("Simulator"), *accuracy]
+    if result.tools:
+        yield from _heading("Tools", "by the size of their definitions in all calls")
+        yield from tools_table(result)
+
+
+def _totals(totals: Totals, width: int, balanced: Balance | None) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -165,6 +196,9 @@ def _totals(totals: Totals, width: int) -> Table:
     money, origin = paid(totals)
     amount = fmt.amount(money, totals.cost.currency)
     table.add_row("Cost", amount, "", _cost_remark(totals, origin))
+    if balanced is not None:
+        for label, sum_, remark in balance_rows(balanced):
+            table.add_row(label, sum_, "", remark)
     return table
 
 
