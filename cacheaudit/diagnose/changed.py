@@ -13,9 +13,8 @@ from typing import Final
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff, diffs
 from cacheaudit.diagnose.events import Event
-from cacheaudit.diagnose.reach import Reach
+from cacheaudit.diagnose.reach import Reach, facts_of
 from cacheaudit.diagnose.rule import Draft
-from cacheaudit.diagnose.steps import facts_of
 from cacheaudit.diagnose.wording import aftermath, count, describe, reason_lines, shortfall
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Rival, Verdict

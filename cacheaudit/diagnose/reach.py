@@ -16,6 +16,7 @@ from cacheaudit.model.call import Call
 from cacheaudit.model.change import common_prefix
 from cacheaudit.model.prompt import ContentBlock, Prompt
 from cacheaudit.model.tokens import estimate
+from cacheaudit.providers.facts import Rules, rules
 
 LOOKBACK: Final = 20
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
@@ -82,9 +83,16 @@ def window(blocks: Sequence[ContentBlock], mark: int, *, collapse: bool) -> list
     return visited
 
 
+def facts_of(call: Call) -> Rules | None:
+    """Return the cache rules in force for a call; those of today where its times are no dates."""
+    at = None if call.relative_time else call.at
+    return rules(call.provider, call.model, at, call.surface)
+
+
 def collapses(call: Call) -> bool:
-    """Whether a run of tool calls is one position of a lookup: not on Bedrock."""
-    return call.surface != "bedrock" and call.provider != "bedrock"
+    """Whether a run of tool calls is one position of a lookup: so on some surfaces, by date."""
+    facts = facts_of(call)
+    return facts is not None and facts.flag("collapse_runs")
 
 
 def reach(ctx: Context, index: int, *, explicit: bool, unlimited: bool = False) -> Reach | None:

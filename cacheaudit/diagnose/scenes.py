@@ -89,6 +89,7 @@ class Scene:
                 surface=self._surface,
                 model=str(prompt.model),
                 started_at=self._at,
+                relative_time=True,
                 first_token_at=self._at + 1,
                 ended_at=self._at + 4,
                 usage=None if refused else self._usage(prompt, read, output),
@@ -128,7 +129,7 @@ class Scene:
 
     def _hit(self, prompt: Prompt, marks: Sequence[int]) -> int:
         for mark in reversed(marks):
-            for index in window(prompt.blocks, mark):
+            for index in window(prompt.blocks, mark, collapse=self._surface != "bedrock"):
                 digest = prompt.prefix_digests[index]
                 if self._entries.get(digest, -1.0) > self._at:
                     self._entries[digest] = self._at + _LIFETIME
@@ -153,7 +154,7 @@ class Scene:
         )
 
 
-def window(blocks: Sequence[ContentBlock], mark: int, *, collapse: bool = True) -> list[int]:
+def window(blocks: Sequence[ContentBlock], mark: int, *, collapse: bool) -> list[int]:
     """List the content blocks that a lookup from a marker visits, the marked one first."""
     visited: list[int] = []
     positions = 0

@@ -9,11 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from cacheaudit.diagnose.context import LOSS_SHARE, LOSS_TOKENS, Context
-from cacheaudit.diagnose.reach import markers, sizes
+from cacheaudit.diagnose.reach import facts_of, markers, sizes
 from cacheaudit.model.call import Call
 from cacheaudit.model.change import common_prefix
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.providers.facts import Rules, rules
 
 # Where the model's own minimum is not known.
 _MINIMUM = 4_096
@@ -127,9 +126,3 @@ def minimum_of(call: Call) -> int:
     """Tokens that a prefix needs to be cached; the largest minimum where it is not known."""
     facts = facts_of(call)
     return _MINIMUM if facts is None else facts.integer("minimum_tokens", _MINIMUM)
-
-
-def facts_of(call: Call) -> Rules | None:
-    """Return the cache rules in force for a call; those of today where its times are no dates."""
-    at = None if call.relative_time else call.at
-    return rules(call.provider, call.model, at, call.surface)

@@ -37,8 +37,9 @@ class MarkerBeyondLookback(Rule):
     ## What it rests on
 
     Recorded bodies: nothing changed, an earlier request marked a place in the prompt, and no
-    lookup of this one gets there. A run of `tool_use`, or of `tool_result`, is one position,
-    except on Bedrock. Proved where exactly what a lookup does find was read.
+    lookup of this one gets there. Whether a run of `tool_use`, or of `tool_result`, is one position
+    follows the dated facts: since September 2026 on the Claude API, not on Bedrock. Proved where
+    exactly what a lookup does find was read.
 
     ## When to ignore
 
