@@ -133,9 +133,12 @@ class ClaudeMachine:
         self, request: SimRequest, marks: list[Mark], rules: ClaudeRules, notes: set[str]
     ) -> tuple[int, Entry | None]:
         """Find the longest readable prefix: from the last marker backwards."""
+        best, entry = -1, None
         for mark in reversed(marks):
             shelf = self._shelf(request, rules, mark.ttl or rules.default_ttl)
             for index in _window(request, mark.index, rules):
+                if index <= best:
+                    break
                 found = shelf.get(request.digests[index])
                 if found is None:
                     continue
@@ -144,8 +147,12 @@ class ClaudeMachine:
                 elif found.expires <= request.at:
                     notes.add("expired")
                 else:
-                    return index, found
-        return -1, None
+                    best, entry = index, found
+                    break
+            # Only where every lifetime has entries of its own can an earlier marker find more.
+            if entry is not None and not rules.ttl_in_key:
+                break
+        return best, entry
 
     def _renew(
         self, entry: Entry, request: SimRequest, rules: ClaudeRules, marks: list[Mark], hit: int
