@@ -49,13 +49,14 @@ _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def fix_of(lab: Lab, session: Session, finding: Finding) -> Edit | None:
+def fix_of(lab: Lab, session: Session, finding: Finding, budget: int) -> Edit | None:
     """Find the edit that mends what a finding describes.
 
     Args:
         lab: The session, set up for simulation.
         session: The same session, as recorded.
         finding: A finding of it.
+        budget: No further edit is tried once so many calls were simulated.
 
     Returns:
         ``None`` where no edit mends it or none saves anything.
@@ -70,7 +71,7 @@ def fix_of(lab: Lab, session: Session, finding: Finding) -> Edit | None:
     best: Edit | None = None
     most = ZERO
     for text in texts:
-        if text.partition(":")[0] not in edit_types():
+        if text.partition(":")[0] not in edit_types() or lab.work >= budget:
             continue
         edit = lab.priced(parse_edit(text))
         trial = lab.alone(edit)

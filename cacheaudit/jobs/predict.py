@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from cacheaudit.simulate.run import SimCall
     from cacheaudit.simulate.whatif import Lab, Trial, WhatIf
 
-# Simulated calls that one session may cost; beyond, only the dearest findings are simulated.
-_MOST_WORK: Final = 400_000
+# Simulated calls that one session may cost, and all of them together. Beyond, only the dearest
+# findings are simulated, and at last none: what is left is the prediction of the calls.
+_SESSION_WORK: Final = 100_000
+_WORK: Final = 1_000_000
+_TOO_MUCH: Final = "too many calls to simulate every fix; audit the session by itself"
 _LIFETIME: Final = "TTL"
 _COMPACTION: Final = "CMP"
 _LONG, _KNOWN, _REFRESHED, _NONE = range(4)
@@ -136,16 +139,21 @@ class Predictor:
 
     Args:
         book: Prices.
+        work: Calls that may be simulated to weigh fixes, over all sessions.
     """
 
-    def __init__(self, book: PriceBook | None) -> None:
+    def __init__(self, book: PriceBook | None, work: int = _WORK) -> None:
         self._book = book
+        self._work = work
         self._judge = Judge([parse_policy(text) for text in _POLICIES], book)
 
     def predict(self, session: Session, diagnosis: Diagnosis) -> SessionPrediction:
         """Predict the calls of a session and weigh the fixes of its findings."""
         if any(call.prompt is not None for call in session.calls):
-            return _with_bodies(session, diagnosis, self._book)
+            budget = min(_SESSION_WORK, self._work)
+            prediction, spent = _with_bodies(session, diagnosis, self._book, budget)
+            self._work -= min(self._work, spent)
+            return prediction
         return _from_sizes(session, diagnosis, self._judge.session(session))
 
 
@@ -309,22 +317,25 @@ def _under(judged: Judged, policy: UnderPolicy) -> Change:
 
 
 def _with_bodies(
-    session: Session, diagnosis: Diagnosis, book: PriceBook | None
-) -> SessionPrediction:
+    session: Session, diagnosis: Diagnosis, book: PriceBook | None, budget: int
+) -> tuple[SessionPrediction, int]:
+    """Simulate; also say how many calls that took."""
     from cacheaudit.simulate.edits.keep_alive import KeepAlive
     from cacheaudit.simulate.edits.ttl import Ttl
     from cacheaudit.simulate.run import accuracy
     from cacheaudit.simulate.whatif import Lab, evaluate_in
 
     lab = Lab(session, book)
-    edits, owners = _edits(lab, session, diagnosis.findings)
+    edits, owners, skipped = _edits(lab, session, diagnosis.findings, budget)
     what_if = evaluate_in(lab, edits)
     saves, left_out = _alone(what_if, owners)
-    tried = {LONG: lab.alone(Ttl()), REFRESHED: lab.alone(lab.priced(KeepAlive(idle=True)))}
+    tried: dict[str, Trial] = {}
+    if lab.work < budget:
+        tried = {LONG: lab.alone(Ttl()), REFRESHED: lab.alone(lab.priced(KeepAlive(idle=True)))}
     tried |= {trial.name: trial for trial in what_if.scenarios}
     rows = lab.baseline.outcomes
     right = accuracy(rows)
-    return SessionPrediction(
+    prediction = SessionPrediction(
         session=session.id,
         calls=_predictions(rows),
         compared=right.calls,
@@ -343,22 +354,29 @@ def _with_bodies(
         scenarios={
             name: _changed(lab, trial) for name, trial in tried.items() if trial.bill is not None
         },
-        left_out=left_out,
+        left_out=left_out | dict.fromkeys(skipped, _TOO_MUCH),
     )
+    return prediction, lab.work
 
 
 def _edits(
-    lab: Lab, session: Session, findings: Sequence[Finding]
-) -> tuple[list[Edit], list[list[str]]]:
-    """Collect the fixes that can be simulated, each once, with the findings that ask for it."""
+    lab: Lab, session: Session, findings: Sequence[Finding], budget: int
+) -> tuple[list[Edit], list[list[str]], list[str]]:
+    """Collect the fixes that can be simulated, each once, with the findings that ask for it.
+
+    Returns:
+        Edits, ids of their findings, ids of the findings that were skipped.
+    """
+    skipped: list[str] = []
     edits: list[Edit] = []
     owners: list[list[str]] = []
     for finding in findings:
         if not _is_fixable(finding):
             continue
-        if len(session.calls) * (2 * len(edits) + 3) > _MOST_WORK:
-            break
-        edit = fix_of(lab, session, finding)
+        if lab.work + len(session.calls) * (len(edits) + 2) > budget:
+            skipped.append(finding.id)
+            continue
+        edit = fix_of(lab, session, finding, budget)
         if edit is None:
             continue
         if edit in edits:
@@ -366,7 +384,7 @@ def _edits(
         else:
             edits.append(edit)
             owners.append([finding.id])
-    return edits, owners
+    return edits, owners, skipped
 
 
 def _alone(what_if: WhatIf, owners: list[list[str]]) -> tuple[dict[str, Saving], dict[str, str]]:

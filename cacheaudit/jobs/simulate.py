@@ -18,6 +18,7 @@ from cacheaudit.model.money import plain
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.report.simulation import (
+    ForcedRow,
     Parts,
     SimulatedCall,
     SimulatedTotals,
@@ -25,10 +26,13 @@ from cacheaudit.report.simulation import (
     SimulationResult,
 )
 from cacheaudit.simulate.edit import Edit, apply_all
+from cacheaudit.simulate.edits.auto_tool_choice import AutoToolChoice
+from cacheaudit.simulate.forced import forced_paths
 from cacheaudit.simulate.request import Outcome
 from cacheaudit.simulate.run import SimCall, Totals, run
 from cacheaudit.simulate.sizes import Known
 from cacheaudit.simulate.switches import Switches
+from cacheaudit.simulate.whatif import Lab
 
 
 def simulate(
@@ -73,9 +77,28 @@ def simulate(
         rules_version=found.rules_version,
         switches=found.switches,
         edits=[edit.name for edit in edits],
+        forced=_forced(calls, edits, book, switches),
         what_if=what_if(calls, edits, book, switches) if edits else None,
         assumed=list(found.assumed),
         problems={kind: count for kind, count, _ in problems.items()},
+    )
+
+
+def _forced(
+    calls: Sequence[Call], edits: Sequence[Edit], book: PriceBook, switches: Switches
+) -> ForcedRow | None:
+    """Compare the paths of a forced tool where one of the edits is about it."""
+    freed = next((edit for edit in edits if isinstance(edit, AutoToolChoice)), None)
+    if freed is None:
+        return None
+    paths = forced_paths(Lab(calls, book, switches), freed.calls)
+    even = paths.break_even
+    return ForcedRow(
+        calls=list(paths.calls),
+        forced=_text(paths.forced.input_equivalents),
+        complies=_text(paths.complies.input_equivalents),
+        retry=_text(paths.retry.input_equivalents),
+        break_even=None if even is None else round(float(even), 6),
     )
 
 

@@ -62,6 +62,8 @@ class _Turn(msgspec.Struct, frozen=True, gc=False):
     high: float
     ttl: str | None
     model: str
+    expires: float
+    seconds: float
 
 
 class NotQuick(Exception):  # noqa: N818 - no error: the general way has to be taken
@@ -126,14 +128,18 @@ def _outcome(
     cached = total if not (usage.cache_read or wrote) else total - (usage.uncached_input or 0)
     begins = call.first_token_at if call.first_token_at is not None else call.ended_at
     own = _ttl(usage)
+    ttl = own if own is not None or parent is None else parent.ttl
+    expires, kept = _entry(parent, cached, high, facts.seconds.get(ttl or facts.default, 0.0))
     turns.append(
         _Turn(
             cached,
             high + _MOMENT if begins is None else max(begins, high),
             low,
             high,
-            own if own is not None or parent is None else parent.ttl,
+            ttl,
             facts.model,
+            expires,
+            kept,
         )
     )
     if len(turns) > _KEPT:
@@ -155,10 +161,25 @@ def _outcome(
     if high - parent.low >= seconds:
         if low - parent.high < seconds or _kept_by_others(call.lane, high, seen.get(facts.model)):
             return None
-        read = 0
+        if parent.expires <= high:
+            read = 0
     if cached < facts.minimum:
         return Predicted(0, 0, total)
     return Predicted(read, cached - read, total - cached)
+
+
+def _entry(parent: _Turn | None, cached: int, at: float, seconds: float) -> tuple[float, float]:
+    """Say until when what a call cached can be read, and for how long a read renews it.
+
+    A call that adds nothing shares the entry of the one before: it renews it, or writes it again.
+    """
+    if parent is None or cached != parent.cached or parent.expires <= at:
+        return at + seconds, seconds
+    if parent.readable <= at:
+        return max(parent.expires, at + parent.seconds), parent.seconds
+    if parent.expires > at + seconds:
+        return parent.expires, parent.seconds
+    return at + seconds, seconds
 
 
 def _kept_by_others(lane: str, at: float, lanes: dict[str, float] | None) -> bool:

@@ -167,6 +167,12 @@ class Lab:
         calls: A session, several, or calls.
         book: Prices.
         switches: Disputed rules.
+
+    Attributes:
+        calls: The calls as recorded, in order of start, sizes settled.
+        baseline: The same, simulated.
+        reported: What they were billed.
+        work: Calls simulated so far, those of every trial counted.
     """
 
     def __init__(
@@ -182,6 +188,7 @@ class Lab:
         self._ids = {call.id for call in self.calls}
         self._before: Trial | None = None
         self._longer = Saving()
+        self.work = 0
         self._tried: list[tuple[Edit, Trial]] = []
         self.baseline = self._trial("baseline", "As it was", self.calls)
         self._longer = self._longer_writes(self.baseline)
@@ -281,6 +288,7 @@ class Lab:
         self, name: str, title: str, calls: Sequence[Call], left_out: dict[str, str] | None = None
     ) -> Trial:
         ordered = in_order(calls)
+        self.work += len(ordered)
         player = Player(self._switches)
         rows = tuple(player.play(call) for call in ordered)
         return self._billed(name, title, ordered, rows, left_out or {})

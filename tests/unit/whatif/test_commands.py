@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cacheaudit.simulate.edit import edit_types
 from tests.unit.cli.helpers import ROOT, run
 
 EXERCISE = str(ROOT / "fixtures" / "sessions" / "exercise-14.session.jsonl")
@@ -35,6 +36,25 @@ def test_simulate_with_edits_as_text(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "One after another" in result.stdout
     assert "all-fixes" in result.stdout
+
+
+def test_paths_of_a_forced_tool(tmp_path: Path) -> None:
+    result = run(tmp_path, "simulate", EXERCISE, "--json", "--edit", "auto-tool-choice")
+    found = json.loads(result.stdout)["forced"]
+    assert (found["forced"], found["complies"], found["retry"]) == ("50025", "11730", "54090")
+    assert found["break_even"] == round(4_065 / 42_360, 6)
+    shown = run(tmp_path, "simulate", EXERCISE, "--edit", "auto-tool-choice").stdout
+    assert "9.6 % compliance" in " ".join(shown.split())
+
+
+def test_the_guide_describes_every_edit_and_option() -> None:
+    guide = (ROOT / "docs" / "guide" / "what-if.md").read_text(encoding="utf-8")
+    rows = [line for line in guide.splitlines() if line.startswith("|")]
+    for name, kind in edit_types().items():
+        (row,) = [line for line in rows if f"`{name}`" in line.split("|")[1]]
+        for field in kind.__struct_fields__:
+            option = field.replace("_", "-")
+            assert field in ("calls", "book") or f"`{option}" in row, f"{option} of {name}"
 
 
 def test_a_refused_edit_says_why(tmp_path: Path) -> None:

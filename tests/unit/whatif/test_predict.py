@@ -112,6 +112,15 @@ def test_savings_go_into_the_findings(exercise: Session) -> None:
     assert [finding.id for finding in findings] == [finding.id for finding in diagnosis.findings]
 
 
+def test_work_is_bounded(exercise: Session) -> None:
+    diagnosis = diagnose(exercise, BOOK)
+    prediction = Predictor(BOOK, work=0).predict(exercise, diagnosis)
+    assert prediction.exact == 14
+    assert prediction.saves == {}
+    fixable = {f.id for f in diagnosis.findings if f.kind == "loss"}
+    assert prediction.left_out.keys() == fixable
+
+
 def test_usage_alone_predicts_what_the_simulator_does() -> None:
     session = without_bodies(growing([0, 20, 40, 400, 420]))
     prediction = predict(session, diagnose(session, BOOK), BOOK)
