@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cacheaudit.diagnose.times import Timing
 from cacheaudit.model.call import Boundary, Call
 from cacheaudit.model.change import Change
@@ -115,20 +117,15 @@ class Event:
         return None if said is None or said.type == "pending" else said.type
 
 
-class Opening:
+class Opening(msgspec.Struct, frozen=True):
     """First call of a lane: it had nothing to read from its own lane."""
 
-    __slots__ = ("call", "endpoint", "index", "read", "total", "written")
-
-    def __init__(
-        self, index: int, call: Call, total: int, read: int, written: int, endpoint: int
-    ) -> None:
-        self.index = index
-        self.call = call
-        self.total = total
-        self.read = read
-        self.written = written
-        self.endpoint = endpoint
+    index: int
+    call: Call
+    total: int
+    read: int
+    written: int
+    endpoint: int
 
 
 class Lane:

@@ -78,20 +78,17 @@ class EarlierMarkerRead(Rule):
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
-        for lane in ctx.lanes.values():
-            largest = 0
-            for event in (e for e in ctx.events if e.lane is lane):
-                if event.read == 0 or event.switched is not None:
-                    # Tools changed, or another model: sizes of fronts do not compare across it.
-                    largest = 0
-                elif event.is_floor and event.explicit and event.older is None:
-                    if (
-                        largest - event.read > _MARGIN
-                        and not event.has_bodies
-                        and not event.boundaries
-                    ):
-                        yield _draft(event, largest)
-                    largest = max(largest, event.read)
+        largest: dict[str, int] = {}
+        for event in ctx.events:
+            lane = event.lane.name
+            if event.read == 0 or event.switched is not None:
+                # Tools changed, or another model: sizes of fronts do not compare across it.
+                largest[lane] = 0
+            elif event.is_floor and event.explicit and event.older is None:
+                known = largest.get(lane, 0)
+                if known - event.read > _MARGIN and not event.has_bodies and not event.boundaries:
+                    yield _draft(event, known)
+                largest[lane] = max(known, event.read)
 
 
 def _draft(event: Event, largest: int) -> Draft:

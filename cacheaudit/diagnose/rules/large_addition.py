@@ -12,6 +12,8 @@ from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Fix
 
+_LISTED = 50
+
 
 class LargeAddition(Rule):
     """One turn added tens of thousands of tokens at once, such as a log or a file as a whole.
@@ -53,7 +55,7 @@ class LargeAddition(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         for lane in survey(ctx).lanes.values():
-            for index, tokens in lane.floods:
+            for index, tokens in lane.floods[:_LISTED]:
                 later = sum(call.lane == lane.name for call in ctx.session.calls[index + 1 :])
                 yield Draft(
                     index=index,
