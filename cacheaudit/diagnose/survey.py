@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheaudit.diagnose.context import Context
+from cacheaudit.diagnose.money import DOCUMENTED
 from cacheaudit.model.call import Call
 from cacheaudit.model.usage import Usage
 
@@ -113,9 +114,12 @@ class LaneSurvey:
         self.began = first
 
     @property
-    def hit_ratio(self) -> float:
-        """Share of input that was read."""
-        return self.read / self.total if self.total else 0.0
+    def write_share(self) -> int:
+        """Percent that writes are of writes and reads, weighted with the documented multiples."""
+        hour = sum(sums[0] for (ttl, _, _), sums in self.writes.items() if ttl == "1h")
+        written = hour * DOCUMENTED["1h"] + (self.written - hour) * DOCUMENTED["5m"]
+        whole = written + self.read * DOCUMENTED["read"]
+        return int(written * 100 / whole) if whole else 0
 
 
 class Survey:

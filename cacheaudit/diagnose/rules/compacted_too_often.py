@@ -60,7 +60,6 @@ class CompactedTooOften(Rule):
             followed = sorted(len(c.later) + 1 for c in lane.compactions[:-1])
             if len(followed) + 1 < _AT_LEAST or followed[len(followed) // 2] > _FEW:
                 continue
-            share = lane.written * 100 // lane.total if lane.total else 0
             yield Draft(
                 index=max(lane.compactions[0].after, 0),
                 verdict="proved",
@@ -70,7 +69,8 @@ class CompactedTooOften(Rule):
                         "calls, followed by "
                         f"{followed[0]} to {followed[-1]} calls up to the next; "
                         f"{count(lane.written)} tokens were written and "
-                        f"{count(lane.read)} read, {share} % of the input."
+                        f"{count(lane.read)} read: writes are {lane.write_share} % of what both "
+                        "cost."
                     ),
                 ),
                 to_check=("At which size the client compacts, and what fills the window so fast.",),

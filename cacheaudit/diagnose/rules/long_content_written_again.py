@@ -74,7 +74,8 @@ class LongContentWrittenAgain(Rule):
                 lanes.setdefault(event.lane.name, []).append(event)
         for name, events in lanes.items():
             lost = sum(event.lost for event in events)
-            written = survey(ctx).lanes[name].written
+            lane = survey(ctx).lanes[name]
+        written = lane.written
             if len(events) >= _AT_LEAST and lost >= _TOKENS and lost * 10 >= written * 3:
                 yield Draft(
                     index=events[0].index,
@@ -83,7 +84,8 @@ class LongContentWrittenAgain(Rule):
                         (
                             f"Lane {name}: {len(events)} calls sent {count(lost)} tokens again "
                             "that had been cached; the lane wrote "
-                            f"{count(written)} in all."
+                            f"{count(written)} in all, {lane.write_share} % of what writes and "
+                            "reads cost."
                         ),
                     ),
                     to_check=(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.runner import Diagnosis, diagnose
-from cacheaudit.diagnose.survey import FLOOD_TOKENS, lifetimes, survey
+from cacheaudit.diagnose.survey import FLOOD_TOKENS, LaneSurvey, lifetimes, survey
 from cacheaudit.diagnose.worth import Swap, affordable_pings, saving
 from cacheaudit.ingest.detect import detect, head_of
 from cacheaudit.ingest.problems import Problems
@@ -254,6 +254,21 @@ def test_a14_stages_are_priced() -> None:
     ]
     # 20,000 written at 6.25 and 15,000 read at 0.50 for a million.
     assert note.established[1].endswith("input cost 0.1325 USD.")
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "share"), [(45_733_687, 27_513_828, 88), (72_733_002, 5_586_784, 48)]
+)
+def test_c05_and_f04_share_of_writes_in_the_weighted_cost(read, written, share) -> None:
+    lane = LaneSurvey("main", 0)
+    lane.read, lane.written = read, written
+    assert lane.write_share == share
+    lane.writes["1h", None, 0] = (written, 0)
+    assert lane.write_share > share
+
+
+def test_an_empty_lane_has_no_share() -> None:
+    assert LaneSurvey("main", 0).write_share == 0
 
 
 # Symptoms (A05) and the record itself.
