@@ -44,8 +44,8 @@ def money(value: str | None, currency: str, places: int = 2, unknown: str = UNKN
     amount = decimal(value)
     step = _CENT if places == 2 else _FINE
     rounded = amount.quantize(step, rounding=ROUND_HALF_UP)
-    if amount > 0 and rounded == 0:
-        return f"<{_with_symbol(f'{step:f}', currency)}"
+    if amount and rounded == 0:
+        return f"{'-' if amount < 0 else ''}<{_with_symbol(f'{step:f}', currency)}"
     sign = "-" if rounded < 0 else ""
     return sign + _with_symbol(f"{abs(rounded):,f}", currency)
 

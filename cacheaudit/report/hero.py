@@ -99,7 +99,9 @@ def context(result: AuditResult, page: Page) -> dict[str, Any]:
         "accuracy": accuracy_words(result),
         "bins": _bins(page),
         "loss_heads": HEADS,
-        "loss_places": fmt.places_for([page.losses.total.lost.cost_text]),
+        "loss_places": fmt.places_for(
+            [page.losses.total.lost.cost_text if page.lost.cost else None]
+        ),
         "groups": _groups(page.opportunities),
         "models": sorted({model for names in page.models.values() for model in names}),
         "before_after": lambda item: _before_after(item, page.balance),
@@ -237,7 +239,7 @@ def _lost(page: Page, value: str | None, currency: str) -> Number:
     total = page.lost
     css = "loss" if total.findings else ""
     if not total.findings:
-        none = cell("0", currency) if total.cost is not None else Cell("0")
+        none = cell("0", currency, 2) if total.cost is not None else Cell("0")
         return Number(label="Lost to misses", cell=none, note="no loss was found")
     weighted = f"{fmt.equivalents(plain(total.input_equivalents))} ordinary input tokens"
     if total.cost is None:

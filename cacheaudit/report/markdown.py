@@ -150,7 +150,10 @@ def _balance(balanced: Balance | None, result: AuditResult) -> Iterator[str]:
     shown = steps_text(balanced)
     yield "## From paid to best case"
     yield ""
-    rows = [(escape(line.title), line.change, line.left, line.alone) for line in shown]
+    rows = [
+        tuple(escape(text) for text in (line.title, line.change, line.left, line.alone))
+        for line in shown
+    ]
     yield from _table(("Step", "Saves", "Left", "Alone"), rows, right=(1, 2, 3))
     yield ""
     if balanced.score is not None:
@@ -185,7 +188,7 @@ def _losses(result: AuditResult) -> Iterator[str]:
         (
             f"{code(row.rule)} {escape(row.name)}" if row.rule else escape(row.name),
             *(fmt.count(row.tokens.get(column, 0)) for column in table.columns),
-            fmt.money(row.lost.cost_text, currency, places, fmt.DASH),
+            escape(fmt.money(row.lost.cost_text, currency, places, fmt.DASH)),
             fmt.ratio(str(round(row.share, 6))),
         )
         for row in (*table.rows, table.remainder, table.total)
@@ -205,8 +208,8 @@ def _scenarios(result: AuditResult, balanced: Balance | None) -> Iterator[str]:
         (
             escape(line.title),
             line.hit_ratio,
-            line.total,
-            line.saves,
+            escape(line.total),
+            escape(line.saves),
             code(line.command) if line.command else escape(line.refused),
         )
         for line in shown

@@ -46,14 +46,19 @@ def rows_of(slots: Sequence[Slot], xs: Sequence[float], pitch: float) -> list[Ro
         lane.calls += slot.calls
         lane.start, lane.end = min(lane.start, x), max(lane.end, x)
     every = list(lanes.values())
-    if len(every) <= _OWN_ROWS:
-        tall = 126 if len(every) == 1 else 84 if len(every) <= 3 else 64
-        return [Row([lane.name], tall, lane.calls) for lane in every]
     whole = sum(lane.calls for lane in every)
+    if len(every) <= _OWN_ROWS:
+        return [Row([lane.name], _tall(lane, whole, len(every)), lane.calls) for lane in every]
     large = [lane for lane in every if lane.calls >= whole * _LARGE][:2] or every[:1]
     small = [lane for lane in every if lane not in large]
     own = [Row([lane.name], 96, lane.calls) for lane in large]
     return own + _packed(sorted(small, key=lambda lane: lane.start), pitch)
+
+
+def _tall(lane: _Lane, whole: int, lanes: int) -> int:
+    if lanes == 1:
+        return 126
+    return 84 if lane.calls >= whole * _LARGE else 48
 
 
 def _packed(lanes: Sequence[_Lane], pitch: float) -> list[Row]:

@@ -25,19 +25,21 @@ from cacheaudit.report.verdict import Balance
 
 SHOWN_STEPS = 5
 SHOWN_TOOLS = 30
+_BOLD = ("Best case", "All losses")
 
 
-def balance_table(balanced: Balance, verbose: bool) -> Iterator[RenderableType]:
+def balance_table(balanced: Balance, verbose: bool, width: int) -> Iterator[RenderableType]:
     """Lay out the steps from what was paid to the best case; they add up exactly."""
-    table = _table(("", "Saves", "Left", "Alone"))
     first, *steps, last = steps_text(balanced)
     kept = steps if verbose else steps[:SHOWN_STEPS]
-    for line in (first, *kept):
-        table.add_row(fmt.printable(line.title), line.change, line.left, line.alone)
+    rows = [
+        (fmt.printable(line.title), line.change, line.left, line.alone) for line in (first, *kept)
+    ]
     if len(kept) < len(steps):
-        table.add_row(f"… {fmt.plural(len(steps) - len(kept), 'more step')}", "", "", "")
-    table.add_row(Text(last.title, style="bold"), "", Text(last.left, style="bold"), "")
-    yield table
+        more = fmt.plural(len(steps) - len(kept), "more step")
+        rows.append((f"… {more}: --verbose", "", "", ""))
+    rows.append((last.title, "", last.left, ""))
+    yield _table(("", "Saves", "Left", "Alone"), rows, width)
     if balanced.score is not None:
         yield Text(f"Score {balanced.score} of 100: {score_words(balanced)}", style="dim")
 
@@ -59,50 +61,51 @@ def balance_rows(balanced: Balance) -> list[tuple[str, str, str]]:
     ]
 
 
-def losses_table(result: AuditResult) -> Iterator[RenderableType]:
+def losses_table(result: AuditResult, width: int) -> Iterator[RenderableType]:
     """Lay out losses by cause and by what each is known from, the remainder included."""
     found = loss_table(result.findings)
     heads = ("Cause", *(HEADS[name] for name in found.columns), "Money", "Share")
-    table = _table(heads)
     currency = result.totals.cost.currency
     places = fmt.places_for([found.total.lost.cost_text])
-    for row in (*found.rows, found.remainder, found.total):
-        money = None if found.total.lost.cost is None else row.lost.cost_text
-        table.add_row(
+    is_priced = found.total.lost.cost is not None
+    rows = [
+        (
             f"{row.rule} {row.name}".strip(),
             *(fmt.count(row.tokens.get(name, 0)) for name in found.columns),
-            fmt.money(money, currency, places, fmt.DASH),
+            fmt.money(row.lost.cost_text if is_priced else None, currency, places, fmt.DASH),
             fmt.ratio(plain(round(row.share, 6))),
-            style="bold" if row is found.total else "",
         )
-    yield table
+        for row in (*found.rows, found.remainder, found.total)
+    ]
+    yield _table(heads, rows, width)
 
 
-def scenarios_table(result: AuditResult, balanced: Balance | None) -> Iterator[RenderableType]:
+def scenarios_table(
+    result: AuditResult, balanced: Balance | None, width: int
+) -> Iterator[RenderableType]:
     """Lay out the settings that were simulated."""
-    lines = scenario_lines(result, balanced)
-    if not lines:
-        return
-    table = _table(("", "Hit ratio", "Weighted", "Sum", "Saves"))
-    for line in lines:
+    rows = []
+    for line in scenario_lines(result, balanced):
         title = fmt.printable(f"{line.title} ({line.note})" if line.note else line.title)
         if line.refused:
-            table.add_row(f"{title}: {fmt.printable(line.refused)}", "", "", "", "")
-            continue
-        saves = Text(line.saves, style="red" if line.is_worse else "")
-        table.add_row(title, line.hit_ratio, line.equivalents, line.total, saves)
-    yield table
+            rows.append((f"{title}: {fmt.printable(line.refused)}", "", "", "", ""))
+        else:
+            rows.append((title, line.hit_ratio, line.equivalents, line.total, line.saves))
+    if rows:
+        yield _table(("", "Hit ratio", "Weighted", "Sum", "Saves"), rows, width)
 
 
-def tools_table(result: AuditResult) -> Iterator[RenderableType]:
+def tools_table(result: AuditResult, width: int) -> Iterator[RenderableType]:
     """Lay out the tools that requests declared."""
-    table = _table(("Tool", "Tokens", "Declared", "Used", "Versions", "Changes"))
-    for tool in result.tools[:SHOWN_TOOLS]:
-        figures = (tool.calls, tool.used, tool.versions, tool.churn)
-        table.add_row(
-            fmt.printable(tool.name), fmt.count(tool.tokens), *(f"{n:,}" for n in figures)
+    rows = [
+        (
+            fmt.printable(tool.name),
+            fmt.count(tool.tokens),
+            *(f"{number:,}" for number in (tool.calls, tool.used, tool.versions, tool.churn)),
         )
-    yield table
+        for tool in result.tools[:SHOWN_TOOLS]
+    ]
+    yield _table(("Tool", "Tokens", "Declared", "Used", "Versions", "Changes"), rows, width)
     rest = len(result.tools) - SHOWN_TOOLS
     if rest > 0:
         yield Text(f"… {fmt.plural(rest, 'more tool')}", style="dim")
@@ -115,9 +118,15 @@ def accuracy_line(result: AuditResult) -> Iterator[RenderableType]:
         yield Text(words, style="dim")
 
 
-def _table(heads: Sequence[str]) -> Table:
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    """Make a table whose figures are never cut; the first column gives way instead."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(heads[0], overflow="ellipsis", no_wrap=True)
-    for head in heads[1:]:
-        table.add_column(head, justify="right", no_wrap=True)
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    room = max(12, width - sum(widths[1:]) - 2 * len(widths))
+    table.add_column(heads[0], overflow="ellipsis", no_wrap=True, max_width=room)
+    for head, wide in zip(heads[1:], widths[1:], strict=True):
+        table.add_column(head, justify="right", no_wrap=True, min_width=wide)
+    last = len(rows) - 1
+    for number, row in enumerate(rows):
+        table.add_row(*row, style="bold" if number == last and row[0] in _BOLD else "")
     return table

@@ -155,12 +155,12 @@ def _money(result: AuditResult, balanced: Balance | None, view: View) -> Iterato
     """Say what the fixes would save, and with ``--verbose`` what else was worked out."""
     if balanced is not None and balanced.leaps:
         yield from _heading("From paid to best case", "each fix on top of those before it")
-        yield from balance_table(balanced, view.verbose)
+        yield from balance_table(balanced, view.verbose, view.width)
     if not view.verbose:
         return
     yield from _heading("What was lost, by cause", "tokens, by what a cause is known from")
-    yield from losses_table(result)
-    settings = list(scenarios_table(result, balanced))
+    yield from losses_table(result, view.width)
+    settings = list(scenarios_table(result, balanced, view.width))
     if settings:
         yield from [*_heading("What if"), *settings]
     accuracy = list(accuracy_line(result))
@@ -168,7 +168,7 @@ def _money(result: AuditResult, balanced: Balance | None, view: View) -> Iterato
         yield from [*_heading("Simulator"), *accuracy]
     if result.tools:
         yield from _heading("Tools", "by the size of their definitions in all calls")
-        yield from tools_table(result)
+        yield from tools_table(result, view.width)
 
 
 def _totals(totals: Totals, width: int, balanced: Balance | None) -> Table:

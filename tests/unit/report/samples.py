@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -12,25 +13,34 @@ from cacheaudit.report.result import (
     AuditResult,
     CallRow,
     ChangeRow,
+    Check,
     CostTotal,
+    Fact,
     FindingRow,
     FixRow,
     Group,
+    LossPlace,
     LossRow,
     PlaceRow,
     Predicted,
     PriceUsed,
     Quality,
     RivalRow,
+    SavingRow,
+    Scenario,
     Scope,
     Simulation,
+    Step,
+    Strip,
     Tool,
+    ToolUse,
     Totals,
     UsageResult,
     WhatIf,
 )
 
 MODEL = "claude-sonnet-4-6"
+PRICE_ROW = "anthropic/claude-sonnet-4-6"
 PRICE = Decimal("0.000003")
 # Seconds after 10:00, input, write, read, lane; 1.25 for a write, 0.1 for a read.
 LOG = (
@@ -80,15 +90,109 @@ def call(number: int, seconds: int, total: int, write: int, read: int, lane: str
         predicted=Predicted(read, write, 0),
         cost=cost(write, read),
         where=f"log.csv:{number + 1}",
+        writes={"5m": write} if write else {},
+        price=PRICE_ROW,
+        alive_seconds=300,
+        first_token_seconds=1.0 if read * 2 >= total else 4.0,
+        strip=Strip(
+            parts=[("tools", 5_000), ("system", 2_350), ("messages", total - 7_350)],
+            marks=[7_350, total],
+        ),
     )
 
 
 def calls() -> list[CallRow]:
     """Make the fourteen rows."""
     rows = [call(number, *row) for number, row in enumerate(LOG, 1)]
-    changed = ChangeRow("tools", "tools[3]", 0, "added", 34_650)
-    rows[4] = msgspec.structs.replace(rows[4], first_change=changed)
+    changed = ChangeRow(
+        "tools",
+        "tools[3]",
+        0,
+        "added",
+        34_650,
+        before="tool Grep, 165 bytes",
+        after="tool Issue, 159 bytes",
+        after_text='{"xxxx":"⟦Xxxxx⟧"}',
+    )
+    strip = rows[4].strip
+    assert strip is not None
+    rows[4] = msgspec.structs.replace(
+        rows[4], first_change=changed, strip=msgspec.structs.replace(strip, change=3_000)
+    )
+    forced = ChangeRow("messages", "tool_choice", 0, "parameter", 33_300)
+    rows[8] = msgspec.structs.replace(rows[8], first_change=forced)
+    # The rules expect more than was read of the call that stood too far behind the last entry.
+    rows[10] = msgspec.structs.replace(rows[10], predicted=Predicted(42_150, 9_720, 0))
     return rows
+
+
+def saving(equivalents_: Decimal | int) -> SavingRow:
+    """A saving in ordinary input tokens, and the same in money."""
+    return SavingRow(plain(Decimal(equivalents_)), plain(Decimal(equivalents_) * PRICE))
+
+
+def setting(name: str, title: str, weight: Decimal, before: Decimal, **more: Any) -> Scenario:
+    """A setting whose input weighs so much; output as in the log."""
+    return Scenario(
+        name=name,
+        title=title,
+        calls=14,
+        input_equivalents=plain(weight),
+        cost=plain((weight + 14 * OUTPUT * 5) * PRICE),
+        saves=saving(before - weight),
+        **more,
+    )
+
+
+SAVINGS = (Decimal(69_690), Decimal("37956.9"), Decimal(-700))
+
+
+def what_if() -> WhatIf:
+    """Three fixes, the last of which costs more than it saves, and both ends of the score."""
+    weight = sum((equivalents(write, read) for _, _, write, read, _ in LOG), Decimal(0))
+    base = setting("baseline", "As it was, simulated", weight, weight, hit_ratio=0.526462)
+    best = weight - sum(SAVINGS)
+    return WhatIf(
+        all_fixes=setting("all-fixes", "All fixes together", best, weight, hit_ratio=0.81),
+        scenarios=[
+            setting("no-caching", "No caching at all", Decimal(592_180), weight, hit_ratio=0.0),
+            setting(
+                "one-hour",
+                "One hour's lifetime everywhere",
+                weight + 100_000,
+                weight,
+                command="cacheaudit simulate log.csv --ttl 1h",
+            ),
+            Scenario(name="mark-previous", refused="no bodies were recorded"),
+            setting("ideal", "Every repeated token read", Decimal(153_944), weight),
+        ],
+        reported=msgspec.structs.replace(base, name="reported"),
+        baseline=base,
+        waterfall=[
+            Step(
+                name="fan-out",
+                title="Send one call first, the others when it has begun to answer",
+                saves=saving(SAVINGS[0]),
+                alone=saving(SAVINGS[0]),
+                findings=["F6"],
+                edit="fan-out:wait=1",
+            ),
+            Step(
+                name="keep-alive",
+                title="Keep the cache alive over a pause of more than 5 minutes",
+                saves=saving(SAVINGS[1]),
+                alone=saving(SAVINGS[1]),
+                findings=["F1"],
+            ),
+            Step(
+                name="mark-previous",
+                title="Mark the last block of the call before as well",
+                saves=saving(SAVINGS[2]),
+                alone=saving(500),
+                findings=["F4"],
+            ),
+        ],
+    )
 
 
 def totals(rows: Sequence[CallRow]) -> Totals:
@@ -142,7 +246,9 @@ def findings() -> list[FindingRow]:
                 "Keep the cache alive over a pause of more than 5 minutes",
                 'cache_control = {"type": "ephemeral", "ttl": "1h"}',
                 loss(33_006),
+                edit="keep-alive",
             ),
+            places=[LossPlace("r7", 36_150, loss(36_150))],
         ),
         FindingRow(
             id="F2",
@@ -255,8 +361,10 @@ def audit(rows: Iterable[CallRow] | None = None) -> AuditResult:
         totals=every,
         calls=known if rows is None else rows,
         findings=findings(),
-        what_if=WhatIf(),
-        simulation=Simulation(14, 14, 0.0, 12_000),
+        what_if=what_if(),
+        simulation=Simulation(
+            13, 14, 2485.7, 34_800, exact_writes=13, surplus_tokens=0, modes={"sizes": 14}
+        ),
         data_quality=[
             Quality("write_ttl_assumed", 14, ["log.csv:2: no lifetime recorded"]),
             Quality("truncated_line", 1, ["log.csv:17: ends in the middle of a field"]),
@@ -266,7 +374,7 @@ def audit(rows: Iterable[CallRow] | None = None) -> AuditResult:
         by_session=[Group("issue-42", every)],
         prices=[
             PriceUsed(
-                "anthropic/claude-sonnet-4-6",
+                PRICE_ROW,
                 "anthropic",
                 MODEL,
                 "USD",
@@ -276,6 +384,31 @@ def audit(rows: Iterable[CallRow] | None = None) -> AuditResult:
                 "2026-11-20",
             )
         ],
+        tools=[
+            ToolUse(name="Bash", tokens=3_000, calls=14, used=9),
+            ToolUse(name="Issue", tokens=2_000, calls=10, used=0, churn=1),
+        ],
+        checks=[
+            Check(rule="TTL101", name="ttl-expired", title="Outlived", state="found"),
+            Check(rule="PFX201", name="clock-in-system", title="A clock", state="clear"),
+            Check(
+                rule="SIZ101",
+                name="below-minimum",
+                title="Too small",
+                state="not_applicable",
+                why="no requests were recorded",
+            ),
+        ],
+        facts=[
+            Fact(
+                model=MODEL,
+                name="lookback_positions",
+                value="20",
+                source="Prompt caching",
+                checked="2026-11-20",
+            )
+        ],
+        command="cacheaudit audit log.csv -o report.html",
     )
 
 
@@ -297,3 +430,36 @@ def usage() -> UsageResult:
         groups=[Group("2026-11-02", unpriced), Group("2026-11-03", totals(known))],
         data_quality=[],
     )
+
+
+def bare() -> AuditResult:
+    """The same log without prices, times, simulation, requests and findings."""
+    result = audit(
+        [
+            msgspec.structs.replace(
+                row,
+                started_at=None,
+                cost=None,
+                price=None,
+                predicted=None,
+                strip=None,
+                first_change=None,
+                first_token_seconds=None,
+                alive_seconds=None,
+                writes=None,
+            )
+            for row in calls()
+        ]
+    )
+    unpriced = CostTotal(None, None, "USD", 14, "no price for 'new-model'")
+    result.totals = msgspec.structs.replace(result.totals, cost=unpriced)
+    result.scope = msgspec.structs.replace(result.scope, first=None, last=None)
+    groups = [
+        Group(group.key, msgspec.structs.replace(group.totals, cost=unpriced))
+        for group in (*result.by_model, *result.by_purpose, *result.by_session)
+    ]
+    result.by_model, result.by_purpose, result.by_session = groups[:1], groups[1:3], groups[3:]
+    result.what_if, result.simulation = WhatIf(), Simulation()
+    result.findings, result.prices = [], []
+    result.tools, result.checks, result.facts, result.command = [], [], [], None
+    return result

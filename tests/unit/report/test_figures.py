@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheaudit.report.axis import by_calls, by_time
 from cacheaudit.report.figures import Sparkline, Timeline, dearest
 from cacheaudit.report.svg import duration, timeline_svg
 from tests.unit.report import samples
@@ -77,8 +78,12 @@ def test_the_figure_says_in_words_what_it_shows() -> None:
     line = Timeline(100)
     for number, row in enumerate(samples.calls(), 1):
         line.add(row, (2,) if row.id == "r7" else (), number)
-    svg = timeline_svg(line, "a label", True)
-    assert "Call 7 (r7) at 10:07:55: 37,650 written" in svg
+    axis = by_time(line.slots)
+    assert axis is not None
+    svg = timeline_svg(line, axis, "a label", True, "USD")
+    assert "Call 7 (r7) at 10:07:55: 37,650 written; $0.1457; read as predicted" in svg
+    assert "predicted 42,150 read, reported 7,350" in svg
+    assert "Cached for 5 min 0 s from the start of call 6" in svg
     assert 'href="#f2"' in svg
     assert "5 min 35 s without a call" in svg
     assert svg.count('class="hit"') == 14
@@ -87,7 +92,9 @@ def test_the_figure_says_in_words_what_it_shows() -> None:
 def test_lane_names_are_escaped() -> None:
     line = Timeline(10)
     line.add(samples.call(1, 0, 10, 0, 10, "<script>alert(1)</script>"))
-    assert "<script" not in timeline_svg(line, '"label"', True)
+    svg = timeline_svg(line, by_calls(line.slots), '"label"', True, "USD")
+    assert "<script" not in svg
+    assert 'aria-label="&quot;label&quot;"' in svg
 
 
 def test_duration() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from html.parser import HTMLParser
 
@@ -8,7 +9,7 @@ import msgspec
 
 from cacheaudit.report.page import CALLS_IN_FULL, CALLS_SHORTENED
 from cacheaudit.report.renderer import View, renderer
-from cacheaudit.report.result import AuditResult, FindingRow, Group
+from cacheaudit.report.result import AuditResult, FindingRow, Group, WhatIf
 from tests.unit.report import samples
 from tests.unit.report.test_renderers import HOSTILE, hostile
 
@@ -41,7 +42,7 @@ class Reader(HTMLParser):
         if tag == "link":
             self.loads.append(f"link {fields.get('href')}")
         assert not any(name.startswith("on") for name in fields), fields
-        self.scripts += tag == "script"
+        self.scripts += tag == "script" and fields.get("type") != "application/json"
         if tag not in VOID:
             self.stack.append(tag)
 
@@ -102,7 +103,7 @@ def test_the_page_is_well_formed_and_every_link_has_an_end() -> None:
 def test_the_page_loads_nothing() -> None:
     html = page()
     assert read(html).loads == ["link data:,"]
-    assert "url(" not in html
+    assert not re.search(r"url\((?!#)", html)
     assert "@import" not in html
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|sendBeacon)\b", html)
     assert "default-src 'none'" in html
@@ -110,10 +111,15 @@ def test_the_page_loads_nothing() -> None:
 
 def test_the_figures_of_the_verdict() -> None:
     text = " ".join(" ".join(read(page()).text).split())
-    assert "Paid $1.21, of it $0.68 (56 %) lost to cache misses." in text
-    assert "Hit ratio 52.6 %" in text
+    assert "56 % of the bill went into cache misses." in text
+    assert "31 % of that has one cause: three calls wrote the same" in text
+    # 1.208103 - (69,690 + 37,956.9 - 700) x 0.000003 = 0.8872623
+    assert "Paid $1.21 computed from prices" in text
+    assert "Avoidable $0.32 27 % of it" in text
+    assert "Best case $0.89 after 3 fixes, from sizes alone" in text
+    assert "Read ratio 52.6 %" in text
     assert "Unexplained remainder" in text
-    assert "12,000" in text
+    assert "the simulation expected 34,800 tokens" in text
     assert "https://docs.example/pricing" in text
     assert "2026-11-20" in text
 
@@ -145,6 +151,7 @@ def test_beyond_a_thousand_calls_the_page_shortens_and_says_so() -> None:
     assert f"The {CALLS_SHORTENED} dearest of 12,000 calls" in text
     assert re.search(r"each bar is the mean of \d+ neighbouring calls", text)
     assert "The 4 dearest of 6 sessions." in text
+    assert "the first 160 of" in text
 
 
 def test_an_empty_result_is_a_page_too() -> None:
@@ -159,9 +166,10 @@ def test_unknown_figures_are_said_to_be_unknown() -> None:
     result = samples.audit()
     result.totals = samples.usage().groups[0].totals
     result.findings = []
+    result.what_if = WhatIf()
     text = " ".join(" ".join(read(page(result)).text).split())
-    assert "Paid not known" in text
-    assert "Hit ratio not known" in text
+    assert "Paid not known no price for 'new-model'" in text
+    assert "Read ratio not known" in text
 
 
 def test_losses_without_a_price_are_told_in_tokens() -> None:
@@ -172,14 +180,97 @@ def test_losses_without_a_price_are_told_in_tokens() -> None:
         if f.lost
     ]
     text = " ".join(" ".join(read(page(result)).text).split())
-    assert "Lost to misses 225,573 ordinary input tokens; no price is known" in text
-    assert "69,690 input tokens" in text
+    assert "56 % of the weighted" not in text
+    assert "59 % of the weighted input went into cache misses." in text
+    assert "69,690 weighted tokens lost" in text
 
 
-def test_many_findings_are_shortened() -> None:
+def test_findings_of_a_rule_are_one_opportunity() -> None:
     result = samples.audit()
     first: FindingRow = result.findings[0]
-    result.findings = [msgspec.structs.replace(first, id=f"F{n}") for n in range(900)]
+    result.findings = [
+        msgspec.structs.replace(first, id=f"F{n}", session=f"session-{n}") for n in range(900)
+    ]
     html = page(result)
     assert len(html.encode()) < 1_000_000
-    assert "The first 200 of 900 findings" in html
+    text = " ".join(" ".join(read(html).text).split())
+    assert "899 findings more of this rule, the dearest 6 here" in text
+    assert "1 call in 900 sessions" in text
+
+
+def test_many_rules_are_shortened() -> None:
+    result = samples.audit()
+    first: FindingRow = result.findings[0]
+    calls = [f"r{n}" for n in range(1, 15)]
+    result.findings = [
+        msgspec.structs.replace(first, id=f"F{n}", rule=f"TTL{n}", calls=calls) for n in range(200)
+    ]
+    html = page(result)
+    assert len(html.encode()) < 1_000_000
+    assert "The first 40 of 200" in html
+
+
+def text_of(result: AuditResult) -> str:
+    return " ".join(" ".join(read(page(result)).text).split())
+
+
+def test_without_a_simulation_the_page_says_so() -> None:
+    result = samples.audit()
+    result.what_if = WhatIf(reason="the model is not known to the simulator")
+    text = text_of(result)
+    assert "Lost to misses $0.68 56 % of it; 225,573 ordinary input tokens" in text
+    assert "not known: the model is not known to the simulator" in text
+    assert "No score without a simulation" in text
+    assert "No other setting was simulated: the model is not known to the simulator." in text
+
+
+def test_without_prices_times_requests_and_findings_the_page_is_whole() -> None:
+    text = text_of(samples.bare())
+    assert "Nothing that was read here was lost to a cache miss." in text
+    assert "Paid not known" in text
+    assert "times are not known, so calls stand side by side" in text
+    assert "The record holds no requests" in text
+    assert "No price is known for these models" in text
+    assert "None: nothing in this record was lost" in text
+
+
+def test_one_call_is_a_page() -> None:
+    result = samples.bare()
+    rows = list(result.calls)[:1]
+    result.calls = rows
+    result.scope = msgspec.structs.replace(result.scope, calls=1)
+    result.totals = samples.totals(rows)
+    assert "Nothing that was read here was lost" in text_of(result)
+
+
+def test_steps_are_named_and_may_cost() -> None:
+    html = page()
+    assert 'class="costs"' in html
+    text = text_of(samples.audit())
+    assert "Score of 100 Without any cache these calls would have cost $1.84" in text
+
+
+def test_every_call_is_traced_to_a_price_row() -> None:
+    text = text_of(samples.audit())
+    assert "How $1.21 is made" in text
+    # 280,420 x 3.75 / 1,000,000; 311,760 x 0.3 / 1,000,000; 4,200 x 15 / 1,000,000
+    for amount in ("1.051575", "0.093528", "0.063", "1.208103 USD"):
+        assert amount in text
+    assert "added up by other groups" not in text
+
+
+def test_the_copies_can_be_read_back_and_end_no_script() -> None:
+    html = page(hostile())
+    start = html.index('id="copies">') + len('id="copies">')
+    data = html[start : html.index("</script>", start)]
+    both = json.loads(data)
+    assert both["json"]["schema"] == "cacheaudit.audit/1"
+    assert len(both["json"]["calls"]) == 14
+    assert both["md"].startswith("# Cache audit")
+    assert HOSTILE in both["json"]["findings"][0]["title"]
+
+
+def test_texts_around_a_change_are_shown_as_given() -> None:
+    text = text_of(samples.audit())
+    assert '{"xxxx":"⟦Xxxxx⟧"}' in text
+    assert "Letters and digits are masked" in text
