@@ -34,7 +34,8 @@ _OWN_NAMES: Final = frozenset(
     }
 )
 _OTHERS: Final = frozenset({"prompt_tokens", "input_tokens_details", "cached_input_tokens"})
-_EXECUTOR: Final = frozenset({"message", "fallback_message"})
+# A tuple, since what a damaged record holds there may not be hashable.
+_EXECUTOR: Final = ("message", "fallback_message")
 _COUNTS: Final = ("uncached_input", "cache_read", "output")
 
 

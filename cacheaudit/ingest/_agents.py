@@ -12,7 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from cacheaudit.dialects.reading import Reader, Writes, additive, inclusive, reasoning_of
+from cacheaudit.ingest.lines import mended
 from cacheaudit.model.call import Span
+from cacheaudit.model.money import is_sane
 from cacheaudit.model.ports import ProblemSink
 from cacheaudit.model.usage import (
     FLAG_BAD_TYPE,
@@ -60,11 +62,11 @@ def money(value: object) -> Decimal | None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if isinstance(value, int):
-        return Decimal(value)
     if not math.isfinite(value):
         return None
     amount = Decimal(repr(value))
+    if not is_sane(amount):
+        return None
     _, digits, exponent = amount.as_tuple()
     is_residue = len(digits) > _DIGITS and int(exponent) < -_MONEY_PLACES
     return round(amount, _MONEY_PLACES) if is_residue else amount
@@ -248,8 +250,8 @@ def decode(data: bytes | msgspec.Raw, where: str, problems: ProblemSink, kind: t
         problems("wrong_type", where, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raw = bytes(data)
-        repaired = raw.decode("utf-8", errors="replace").encode()
-        if repaired != raw:
+        repaired = mended(raw)
+        if repaired is not None:
             problems("encoding", where, "bytes that are no UTF-8")
             return decode(repaired, where, problems, kind)
         whole = raw.rstrip().endswith((b"}", b"]"))

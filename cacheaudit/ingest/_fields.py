@@ -14,13 +14,17 @@ from typing import Any
 
 import msgspec
 
+from cacheaudit.ingest.lines import mended
 from cacheaudit.model.clock import parse_time
+from cacheaudit.model.money import decimal
 from cacheaudit.model.ports import ProblemSink
 
 # Above any real token count; a larger number is a parsing accident (a time stamp, an id).
 MAX_TOKENS = 10**12
 _ABSENT = frozenset({"", "-", "–", "n/a", "na", "nan", "none", "null", "unknown", "\\n"})  # noqa: RUF001
 _LONGEST_ABSENT = 32
+# Thirty years: longer than any call took, and added to any date still a date.
+_LONGEST_SECONDS = 1e9
 _GROUPED = re.compile(r"^[+-]?\d{1,3}([,_ '\u00a0\u202f]\d{3})+(\.0*)?$")
 _EXACT = re.compile(r"^[+-]?\d+(\.0*)?$")
 _DURATION = re.compile(
@@ -61,7 +65,13 @@ def decode(data: str | bytes) -> Any:
     """Decode JSON; ``None`` where it is none."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    raw = data.encode(errors="replace") if isinstance(data, str) else data
+    better = mended(raw)
+    try:
+        return None if better is None else msgspec.json.decode(better)
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -120,15 +130,18 @@ def read_seconds(value: object) -> float | None:
     """
     if is_absent(value):
         return None
+    amount: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if value >= 0:
-            return float(value)
+        amount = value
     elif isinstance(value, str) and (match := _DURATION.match(value.strip().lower())):
         amount, unit = float(match[1]), match[2] or "s"
         if unit.startswith(("ms", "milli")):
-            return amount / 1000
-        return amount * 60 if unit.startswith("m") else amount
-    raise ValueError("not a length of time")
+            amount /= 1000
+        elif unit.startswith("m"):
+            amount *= 60
+    if amount is None or not 0 <= amount <= _LONGEST_SECONDS:
+        raise ValueError("not a length of time")
+    return float(amount)
 
 
 def read_money(value: object) -> Decimal | None:
@@ -142,12 +155,9 @@ def read_money(value: object) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("not an amount")
     try:
-        number = Decimal(value.strip().lstrip("$€") if isinstance(value, str) else repr(value))
+        return decimal(value.strip().lstrip("$€") if isinstance(value, str) else repr(value))
     except InvalidOperation as error:
         raise ValueError("not an amount") from error
-    if not number.is_finite():
-        raise ValueError("not a finite amount")
-    return number
 
 
 class Record:

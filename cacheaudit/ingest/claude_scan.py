@@ -32,7 +32,7 @@ from cacheaudit.ingest.claude_wire import (
     decode_usage,
     decode_whole,
 )
-from cacheaudit.ingest.lines import MAX_LINE, fault_of, is_utf8, line_chunks
+from cacheaudit.ingest.lines import MAX_LINE, fault_of, line_chunks, mended
 from cacheaudit.model.call import Boundary
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import ProblemSink
@@ -360,17 +360,21 @@ class Scan:
         stripped = line.strip(b" \t\r\0")
         if not stripped:
             return
-        if not is_utf8(stripped):
-            self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
-            if b'"usage"' in stripped:
-                self._whole_line(stripped.decode(errors="replace").encode(), number)
-            return
         try:
             _any(stripped)
+            return
         except RecursionError:
             self.problems("too_deep", where, "nested deeper than the decoder allows")
+            return
         except msgspec.DecodeError as error:
-            self.problems(fault_of(stripped), where, str(error))
+            detail = str(error)
+        better = mended(stripped)
+        if better is None:
+            self.problems(fault_of(stripped), where, detail)
+            return
+        self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
+        if b'"usage"' in stripped:
+            self._whole_line(better, number)
 
 
 def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]:
@@ -378,8 +382,12 @@ def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None
     try:
         return decode_usage(usage), None
     except msgspec.ValidationError:
+        pass
+    try:
         raw = _any(usage)
-        return None, raw if isinstance(raw, dict) else None
+    except _BAD:  # a number beyond any range
+        return None, None
+    return None, raw if isinstance(raw, dict) else None
 
 
 def _is_one_pass(wire: WireUsage) -> bool:

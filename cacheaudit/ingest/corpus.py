@@ -15,6 +15,8 @@ import msgspec
 from cacheaudit.ingest.detect import detect, frequent_source, head_of
 from cacheaudit.ingest.files import FoundFile, find_files
 from cacheaudit.ingest.gather import gather
+from cacheaudit.ingest.guard import guarded, source_failed
+from cacheaudit.ingest.names import clean_calls, clean_records, is_text, shown
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.records import UsageRecord, record_of
 from cacheaudit.ingest.replays import REPEATING, MainLine
@@ -100,6 +102,9 @@ class Corpus:
             except OSError as error:
                 self.problems("unreadable_file", str(file.path), error.strerror or str(error))
                 continue
+            except Exception as error:
+                source_failed("detection", file.path, error, self.problems)
+                continue
             if last is None:
                 if file.named:
                     self.unknown.append(file.path)
@@ -142,14 +147,15 @@ class Corpus:
             self._progress(done, self.total_bytes)
 
     def _records(self, item: Recognised) -> Iterator[UsageRecord]:
-        source = item.source
+        path, source = item.file.path, item.source
         if isinstance(source, _QuickSource):
-            yield from source.usages(item.file.path, self.problems)
-            return
-        for call in source.read(item.file.path, self.problems):
-            record = record_of(call)
-            if record is not None:
-                yield record
+            records = source.usages(path, self.problems)
+        else:
+            calls = source.read(path, self.problems)
+            records = (r for call in calls if (r := record_of(call)) is not None)
+        return guarded(
+            records if is_text(path) else clean_records(records), source.name, path, self.problems
+        )
 
     def sessions(self) -> Iterator[Session]:
         """Yield every session once, duplicates removed.
@@ -174,10 +180,15 @@ class Corpus:
         if group:
             yield group[0].source, group
 
+    def _calls(self, source: Source, path: Path) -> Iterator[Call]:
+        calls = source.read(path, self.problems)
+        calls = calls if is_text(path) else clean_calls(calls)
+        return guarded(calls, source.name, path, self.problems)
+
     def _fresh(self, source: Source, group: Sequence[Recognised]) -> Iterator[Call]:
         line, repeating = MainLine(), source.name in REPEATING
         for item in group:
-            for call in source.read(item.file.path, self.problems):
+            for call in self._calls(source, item.file.path):
                 if repeating and line.repeats(call.lane, call.id):
                     self.seen.repeated += 1
                     continue
@@ -191,4 +202,4 @@ class Corpus:
 
 def _project(item: Recognised) -> str | None:
     folder = item.group.rpartition("/")[0]
-    return folder.rpartition("/")[2] or None
+    return shown(folder.rpartition("/")[2]) or None

@@ -10,9 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
 from cacheaudit.ingest import sources as sources_package
+from cacheaudit.ingest._fields import decode
 from cacheaudit.model.ports import Head, Source
 
 HEAD_BYTES = 64 << 10
@@ -51,10 +50,7 @@ def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES) -> Hea
         size = os.fstat(stream.fileno()).st_size
     document = None
     if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
-        try:
-            document = msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError):
-            document = None
+        document = decode(data)
     return Head(
         path=path, data=data, size=size, lines=_json_objects(data, size, lines), document=document
     )
@@ -76,10 +72,7 @@ def _json_objects(data: bytes, size: int, most: int) -> tuple[dict[str, object],
         lines.pop()
     found: list[dict[str, object]] = []
     for line in lines[:most]:
-        try:
-            value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            continue
+        value = decode(line)
         if isinstance(value, dict):
             found.append(value)
     return tuple(found)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cacheaudit.ingest.lines import MAX_LINE, is_utf8, json_lines
+from cacheaudit.ingest.lines import MAX_LINE, json_lines, mended
 from cacheaudit.model.ports import ProblemSink
 
 _PEEK = 1 << 20
@@ -147,9 +147,10 @@ def _document(
     try:
         return msgspec.json.decode(data), iter(())
     except msgspec.DecodeError as error:
-        if not is_utf8(data):
+        better = mended(data)
+        if better is not None:
             problems("encoding", str(path), "bytes that are no UTF-8")
-            return _document(data.decode(errors="replace").encode(), path, problems, lists)
+            return _document(better, path, problems, lists)
         if "trailing characters" in str(error):
             return None, _whole_elements(data, 0)
         cut = not data.rstrip().endswith((b"}", b"]"))
@@ -163,9 +164,8 @@ def _decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
-        if is_utf8(data):
-            return None
-        return _decode(data.decode(errors="replace").encode())
+        better = mended(data)
+        return None if better is None else _decode(better)
 
 
 def _salvaged(data: bytes, lists: tuple[str, ...]) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from stat import S_ISREG
 
 import msgspec
 
@@ -53,7 +54,7 @@ def find_files(paths: Sequence[Path], problems: ProblemSink) -> Iterator[FoundFi
     """Yield every readable candidate under ``paths``, each file once, in order of path."""
     seen: set[tuple[int, int]] = set()
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - unlike Path.is_dir, never raises
             yield from _walk(path, seen, set(), problems)
             continue
         found = _entry(path, path.stat, seen, problems, named=True)
@@ -121,6 +122,10 @@ def _entry(
         status = stat()
     except OSError as error:
         problems(_kind(error), str(path), error.strerror or str(error))
+        return None
+    if not S_ISREG(status.st_mode):
+        what = "a pipe, socket or device; save its content to a file first"
+        problems("not_a_file", str(path), what)
         return None
     identity = (status.st_dev, status.st_ino)
     if identity in seen:

@@ -6,6 +6,7 @@ A bad line is counted and skipped; the run goes on. Memory is bounded by the lon
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +21,11 @@ _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+# An escape: both halves of a pair, a half alone (the group), or any other.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _decode = msgspec.json.Decoder().decode
 
@@ -65,8 +71,9 @@ def parse(line: bytes, where: str, problems: ProblemSink) -> Any:
     try:
         return _decode(line)
     except msgspec.DecodeError as error:
-        if not is_utf8(line):
-            return _repaired(line, where, problems)
+        better = mended(line)
+        if better is not None:
+            return _repaired(better, where, problems)
         problems(fault_of(line), where, str(error))
     except RecursionError:
         problems("too_deep", where, "nested deeper than the decoder allows")
@@ -87,11 +94,30 @@ def fault_of(line: bytes) -> str:
     return "invalid_json" if line.rstrip().endswith((b"}", b"]")) else "truncated_line"
 
 
+def mended(data: bytes) -> bytes | None:
+    """Replace by U+FFFD what is no character: bytes that are no UTF-8, and halves of pairs.
+
+    Programs that count in UTF-16 cut texts in the middle of a character and write the half that is
+    left as an escape.
+
+    Returns:
+        ``None`` where there is nothing to replace.
+    """
+    better = data if is_utf8(data) else data.decode("utf-8", errors="replace").encode()
+    if _HALF.search(better):
+        better = _ESCAPE.sub(_whole_escape, better)
+    return None if better == data else better
+
+
+def _whole_escape(escape: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if escape[1] else escape[0]
+
+
 def _repaired(line: bytes, where: str, problems: ProblemSink) -> Any:
-    """Read a line with bytes that are no UTF-8: they become U+FFFD, and that is counted."""
+    """Read a line in which wrong bytes were replaced, and count that."""
     problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
     try:
-        return _decode(line.decode("utf-8", errors="replace").encode())
+        return _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
 

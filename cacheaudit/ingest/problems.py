@@ -10,6 +10,7 @@ class Problems:
 
     Kinds in use: ``truncated_line``, ``invalid_json``, ``wrong_type``, ``too_long_line``,
     ``encoding``, ``too_deep``, ``unreadable_file``, ``vanished_file``, ``symlink_loop``,
+    ``not_a_file``, ``source_failed``,
     ``unknown_format``, ``missing_usage``, and the flags of ``cacheaudit.model.usage``.
     """
 
@@ -22,7 +23,7 @@ class Problems:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         examples = self._examples.setdefault(kind, [])
         if len(examples) < EXAMPLES_KEPT:
-            examples.append(f"{where}: {detail}" if detail else where)
+            examples.append(_text(f"{where}: {detail}" if detail else where))
 
     def count(self, kind: str) -> int:
         """Return how often a kind was counted."""
@@ -37,3 +38,8 @@ class Problems:
             ((kind, n, tuple(self._examples[kind])) for kind, n in self._counts.items()),
             key=lambda row: (-row[1], row[0]),
         )
+
+
+def _text(example: str) -> str:
+    """Make an example text on one line; file names may hold bytes that are none, and line ends."""
+    return " ".join(example.encode("utf-8", "backslashreplace").decode().splitlines())

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.ingest._fields import decode, mapping, text
-from cacheaudit.model.clock import parse_time
+from cacheaudit.model.clock import moment, parse_time
 
 _RESOURCES: Final = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
 _SCOPES: Final = (
@@ -245,7 +245,7 @@ def _id(item: Mapping[str, Any], context: Mapping[str, Any], names: tuple[str, .
 def _time(item: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
     value = _first(item, names)
     if isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value):
-        return float(value[0] + value[1] / 1e9)
+        return moment(value[0] + value[1] / 1e9)
     if isinstance(value, str) and value.isdigit():
         value = decode(value)
     return parse_time(value)

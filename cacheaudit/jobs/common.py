@@ -9,6 +9,7 @@ from cacheaudit.errors import UnknownFormatError, UsageError
 from cacheaudit.ingest.corpus import Corpus
 from cacheaudit.ingest.detect import all_sources
 from cacheaudit.ingest.files import usual_places
+from cacheaudit.ingest.names import shown, why_not
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.replays import without_replays
 from cacheaudit.jobs.inputs import Inputs, Progress
@@ -62,8 +63,8 @@ def open_corpus(inputs: Inputs, problems: Problems, progress: Progress) -> Corpu
     """
     paths = list(inputs.paths)
     for path in paths:
-        if not path.exists() and not path.is_symlink():
-            raise UsageError(f"There is no {str(path)!r}.", "Check the path and try again.")
+        if reason := why_not(path):
+            raise UsageError(reason, "Check the path and try again.")
     if not paths:
         paths = usual_places(all_sources(), inputs.environment, inputs.home)
         if not paths:
@@ -81,7 +82,7 @@ def require_readable(corpus: Corpus, problems: Problems) -> None:
         UnknownFormatError: What was named holds no recorded session.
     """
     if corpus.unknown:
-        names = ", ".join(str(path) for path in corpus.unknown[:3])
+        names = ", ".join(shown(path) for path in corpus.unknown[:3])
         raise UnknownFormatError(
             f"No source recognises {names}.",
             "docs/guide/sources.md lists the formats and how each is recognised.",

@@ -18,6 +18,8 @@ import msgspec
 from cacheaudit.errors import UnknownFormatError, UsageError
 from cacheaudit.ingest.detect import all_sources, detect, head_of
 from cacheaudit.ingest.files import FoundFile, find_files, usual_places
+from cacheaudit.ingest.guard import guarded, source_failed
+from cacheaudit.ingest.names import clean_calls, is_text, shown, why_not
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.inputs import Inputs, Progress, silent
 from cacheaudit.model.call import Call
@@ -93,7 +95,7 @@ def import_files(
     job.run(find_files(_roots(inputs, known), problems))
     if job.unknown:
         raise UnknownFormatError(
-            f"No source recognises {', '.join(map(str, job.unknown[:3]))}.",
+            f"No source recognises {', '.join(map(shown, job.unknown[:3]))}.",
             "Other files, if any, were imported; docs/guide/sources.md lists the formats.",
         )
     return job.report()
@@ -101,8 +103,8 @@ def import_files(
 
 def _roots(inputs: Inputs, sources: Sequence[Source]) -> list[Path]:
     for path in inputs.paths:
-        if not path.exists() and not path.is_symlink():
-            raise UsageError(f"There is no {str(path)!r}.", "Check the path and try again.")
+        if reason := why_not(path):
+            raise UsageError(reason, "Check the path and try again.")
     paths = list(inputs.paths) or usual_places(sources, inputs.environment, inputs.home)
     if not paths:
         raise UsageError(
@@ -156,9 +158,9 @@ class _Import:
         self._whole = sum(file.size for file in files)
         for start in range(0, len(files), _FILES_AT_ONCE):
             group = files[start : start + _FILES_AT_ONCE]
-            old = {c.path: c for c in self._store.cursors([str(file.path) for file in group])}
+            old = {c.path: c for c in self._store.cursors([shown(file.path) for file in group])}
             for file in group:
-                self._one(file, old.get(str(file.path)))
+                self._one(file, old.get(shown(file.path)))
                 self._done += file.size
                 self._progress(self._done, self._whole)
         self._flush()
@@ -191,6 +193,10 @@ class _Import:
             self._files["unreadable"] += 1
             self._problems("unreadable_file", str(file.path), error.strerror or str(error))
             return
+        except Exception as error:
+            self._files["unreadable"] += 1
+            source_failed("detection", file.path, error, self._problems)
+            return
         self._files["continued" if cursor.offset else "read"] += 1
         self._read(file, source, cursor)
 
@@ -214,7 +220,7 @@ class _Import:
     def _begin(self, file: FoundFile, source: Source, old: FileCursor | None) -> FileCursor:
         """Decide where to start reading."""
         fresh = FileCursor(
-            path=str(file.path),
+            path=shown(file.path),
             source=source.name,
             source_version=_version(source),
             size=file.size,
@@ -267,6 +273,8 @@ class _Import:
             )
             if len(self._batch) >= BATCH:
                 self._flush(cursor)
+        if problems.own.count("source_failed"):
+            return  # not finished: another version may read on
         offset, lines = cursor.offset, cursor.line
         if isinstance(source, ContinuingSource):
             offset, lines = _last_line(file, cursor)
@@ -291,8 +299,10 @@ class _Import:
 
 def _calls(source: Source, path: Path, problems: ProblemSink, cursor: FileCursor) -> Iterator[Call]:
     if cursor.offset and isinstance(source, ContinuingSource):
-        return source.read_from(path, problems, cursor.offset, cursor.line + 1)
-    return source.read(path, problems)
+        found = source.read_from(path, problems, cursor.offset, cursor.line + 1)
+    else:
+        found = source.read(path, problems)
+    return guarded(found if is_text(path) else clean_calls(found), source.name, path, problems)
 
 
 def _version(source: Source) -> int:
@@ -302,7 +312,7 @@ def _version(source: Source) -> int:
 
 def _project(source: Source, path: Path) -> str | None:
     group = getattr(source, "group", str)(path)
-    return Path(group).parent.name or None
+    return shown(Path(group).parent.name) or None
 
 
 def _head(path: Path, size: int) -> bytes:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISDIR, S_ISFIFO, S_ISREG
 from typing import Any
 
 import msgspec
 
 from cacheaudit.errors import CacheAuditError, UsageError
+from cacheaudit.ingest._fields import decode
 from cacheaudit.ingest.detect import detect, head_of
 from cacheaudit.ingest.lines import parse, raw_lines
+from cacheaudit.ingest.names import shown
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import Prompt
@@ -60,25 +64,31 @@ def pick(spec: str) -> Picked:
 
 
 def _split(spec: str) -> tuple[Path, str | None]:
-    if Path(spec).exists():
-        return Path(spec), None
     name, mark, fragment = spec.rpartition("#")
-    if mark and fragment and Path(name).exists():
-        return Path(name), fragment
+    for path, place in ((spec, None), (name, fragment)):
+        if os.path.exists(path) and place != "":  # noqa: PTH110 - never raises
+            _require_file(path)
+            return Path(path), place
     raise UsageError(
-        f"There is no {name if mark else spec!r}.",
+        f"There is no {shown(name if mark else spec)!r}.",
         "Name a JSON file with a request body, or FILE#ID or FILE#LINE of a recording.",
     )
+
+
+def _require_file(name: str) -> None:
+    """Refuse what has no end or no content; a pipe, as a shell makes one, can be read."""
+    mode = os.stat(name).st_mode  # noqa: PTH116
+    if S_ISREG(mode) or S_ISFIFO(mode):
+        return
+    what = "a folder" if S_ISDIR(mode) else "a socket or device"
+    raise UsageError(f"{shown(name)!r} is {what}, not a file.", "Name a file.")
 
 
 def _from_document(path: Path, fragment: str | None, spec: str) -> Picked | None:
     """Read a file that is one JSON value: a body, something around it, or a list of them."""
     if path.stat().st_size > _LARGEST_DOCUMENT:
         return None
-    try:
-        value = msgspec.json.decode(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    value = decode(path.read_bytes())
     if isinstance(value, list) and fragment is not None and fragment.isdigit():
         place = int(fragment)
         if not 1 <= place <= len(value):

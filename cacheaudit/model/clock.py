@@ -6,6 +6,9 @@ import datetime as dt
 import time
 from typing import Protocol
 
+# Years 1653 to 2286. Whatever lies beyond is damage, and would not fit a calendar.
+LATEST = 1e10
+
 
 class Clock(Protocol):
     """Tells the time in seconds since the epoch."""
@@ -58,25 +61,44 @@ def parse_time(value: object) -> float | None:
             of 10^17 and more as nanoseconds.
 
     Returns:
-        Seconds since the epoch, or ``None`` where the value is no time.
+        Seconds since the epoch, or ``None`` where the value is no time, or none of an age in
+        which anything was recorded.
     """
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float):
-        number = float(value)
+    if isinstance(value, str):
+        return moment(_seconds_of(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            return None
         for scale in (1e17, 1e14, 1e11):
             if number >= scale:
-                return number / (scale / 1e8)
-        return number
-    if not isinstance(value, str):
-        return None
+                return moment(number / (scale / 1e8))
+        return moment(number)
+    return None
+
+
+def moment(at: float | None) -> float | None:
+    """Return a time as it is, or ``None`` where it lies beyond any calendar in use."""
+    return at if at is not None and -LATEST <= at <= LATEST else None
+
+
+def _seconds_of(text: str) -> float | None:
     try:
-        moment = dt.datetime.fromisoformat(value)
+        found = dt.datetime.fromisoformat(text)
     except ValueError:
-        try:
-            return parse_time(float(value))
-        except ValueError:
-            return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=dt.UTC)
-    return moment.timestamp()
+        return _unusual(text)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=dt.UTC)
+    return found.timestamp()
+
+
+def _unusual(text: str) -> float | None:
+    """Read a number written as text, or a time with its zone spelled out (``… +0000 UTC``)."""
+    stripped = text.strip()
+    if stripped.endswith((" UTC", " GMT")):
+        return _seconds_of(stripped[:-4].rstrip())
+    try:
+        return parse_time(float(stripped))
+    except ValueError:
+        return None

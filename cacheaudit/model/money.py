@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+# No amount of money that anyone pays has more digits than that on either side of the point.
+_MOST_DIGITS = 15
+_MOST_PLACES = 60
 ZERO = Decimal(0)
 MILLION = Decimal(1_000_000)
 
@@ -16,17 +19,29 @@ def decimal(value: str | int) -> Decimal:
             have lost digits already.
 
     Raises:
-        ValueError: The text is no finite number.
+        ValueError: The text is no finite number, or none of a size that money has.
     """
     if isinstance(value, float):
         raise ValueError(f"{value!r} is a float; pass the text it came from.")
     number = Decimal(value)
     if not number.is_finite():
         raise ValueError(f"{value!r} is not a finite number.")
+    if not is_sane(number):
+        raise ValueError("The number is beyond any amount of money.")
     return number
 
 
+def is_sane(value: Decimal) -> bool:
+    """Whether an amount has a size that money has; others would fill pages when written out."""
+    exponent = value.as_tuple().exponent
+    return (
+        isinstance(exponent, int)
+        and -_MOST_PLACES <= exponent <= _MOST_DIGITS
+        and (not value or value.adjusted() <= _MOST_DIGITS)
+    )
+
+
 def plain(value: Decimal) -> str:
-    """Write a decimal without exponent and without trailing zeros: ``Decimal("1.50")`` → ``1.5``."""
+    """Write a decimal without exponent or trailing zeros: ``Decimal("1.50")`` → ``1.5``."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from cacheaudit.model.call import Boundary, Call, CallError, MissReason, Origin, Span
-from cacheaudit.model.clock import parse_time
+from cacheaudit.model.clock import moment, parse_time
 from cacheaudit.model.delta import Entry, Settings, build, entries, settings, shared
+from cacheaudit.model.money import is_sane
 from cacheaudit.model.ports import ProblemSink
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.redact import without_text
@@ -195,6 +196,7 @@ class RecordReader:
             return None
         try:
             exact = msgspec.convert(part, Exact)
+            _check(exact)
             call = _call(record, exact)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
             problems("wrong_type", where, f"field {EXACT_FIELD!r}: {error}")
@@ -228,6 +230,20 @@ class RecordReader:
         except (ValueError, IndexError) as error:
             problems("wrong_type", where, f"prompt: {error}")
             return None
+
+
+def _check(exact: Exact) -> None:
+    """Refuse what only damage can have made of a record.
+
+    Raises:
+        ValueError: A time or an amount is beyond any that there are.
+    """
+    span = exact.start_span
+    times = [*(() if span is None else (span.low, span.high)), *(b.at for b in exact.boundaries)]
+    if any(at is not None and moment(at) is None for at in times):
+        raise ValueError("a time is beyond any calendar")
+    if exact.reported_cost is not None and not is_sane(exact.reported_cost):
+        raise ValueError("reported_cost is beyond any amount of money")
 
 
 def _call(record: Mapping[str, Any], exact: Exact) -> Call:
@@ -319,8 +335,8 @@ def _time(value: float | None) -> str | float | None:
     if value is None:
         return None
     try:
-        moment = dt.datetime.fromtimestamp(value, tz=dt.UTC)
+        found = dt.datetime.fromtimestamp(value, tz=dt.UTC)
     except (ValueError, OverflowError, OSError):
         return value
-    text = moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    text = found.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return text if parse_time(text) == value else value

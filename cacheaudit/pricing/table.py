@@ -14,6 +14,7 @@ import datetime as dt
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -245,23 +246,23 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 def load_builtin(name: str) -> Table | None:
     """Read the table that comes with the package; ``None`` where there is none."""
-    if not name or not name.replace("-", "").replace("_", "").isalnum():
+    if name not in builtin_names():
         return None
     file = resources.files(__package__).joinpath("data", f"{name}.toml")
-    try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
-        return None
+    text = file.read_text("utf-8")
     return Table(parse_toml(text, f"prices of {name}"), f"prices of {name}")
 
 
-def builtin_names() -> list[str]:
+@cache
+def builtin_names() -> tuple[str, ...]:
     """Names of the tables that come with the package."""
     folder = resources.files(__package__).joinpath("data")
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml") and not entry.name.startswith("_")
+    return tuple(
+        sorted(
+            entry.name.removesuffix(".toml")
+            for entry in folder.iterdir()
+            if entry.name.endswith(".toml") and not entry.name.startswith("_")
+        )
     )
 
 

@@ -17,8 +17,9 @@ from cacheaudit.providers.openai_parts import (
     tool_drafts,
 )
 
-_INSTRUCTIONS: Final = frozenset({"system", "developer"})
-_RESULTS: Final = frozenset({"tool", "function"})
+# Tuples, since a role may be anything, hashable or not.
+_INSTRUCTIONS: Final = ("system", "developer")
+_RESULTS: Final = ("tool", "function")
 
 
 def chat_drafts(body: Mapping[str, Any]) -> list[Draft]:

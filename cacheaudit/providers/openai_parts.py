@@ -20,7 +20,8 @@ from cacheaudit.providers.blocks import (
 
 # Qwen, OpenRouter and others take the marker of the Messages API in the same place.
 MARKERS: Final = frozenset({"cache_control", "prompt_cache_breakpoint"})
-_TEXT_KINDS: Final = frozenset({"text", "input_text", "output_text"})
+# A tuple, since a type may be anything, hashable or not.
+_TEXT_KINDS: Final = ("text", "input_text", "output_text")
 _PLAIN: Final = frozenset({"type", "text", *MARKERS})
 _ECHOED: Final = frozenset({*MARKERS, "annotations", "logprobs"})
 _KINDS: Final = {

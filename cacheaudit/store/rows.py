@@ -69,6 +69,7 @@ def call_row(call: Call, *, with_text: bool) -> dict[str, Any]:
     """
     row: dict[str, Any] = {name: getattr(call, name) for name in _PLAIN}
     row["name"] = call.id
+    row["attempt"], row["requests"] = _fitting(call.attempt) or 0, _fitting(call.requests)
     for name in _TIMES:
         row[name] = _finite(getattr(call, name))
     span, miss, error, origin = call.start_span, call.diagnostics, call.error, call.origin

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.dialects.detect import normalise
+from cacheaudit.dialects.diagnostics import anthropic_reason
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_scan import Scan, scan
 from cacheaudit.ingest.claude_wire import WireUsage
@@ -23,6 +24,7 @@ from cacheaudit.ingest.lines import line_before
 from cacheaudit.ingest.records import UsageRecord
 from cacheaudit.model.call import Call, MissReason, Origin, Span
 from cacheaudit.model.clock import parse_time
+from cacheaudit.model.money import decimal
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage
 
@@ -57,7 +59,7 @@ class ClaudeCode:
         score = 0
         for line in head.lines:
             kind = line.get("type")
-            if kind not in _KINDS:
+            if not isinstance(kind, str) or kind not in _KINDS:
                 continue
             if _is_qwen(line):
                 return 0
@@ -345,26 +347,19 @@ def _hour(text: str) -> int | None:
 def _reason(raw: bytes | None) -> MissReason | None:
     if raw is None or raw == b"null":
         return None
-    value = msgspec.json.decode(raw)
-    if not isinstance(value, dict) or "cache_miss_reason" not in value:
+    try:
+        return anthropic_reason(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, RecursionError):
         return None
-    reason = value["cache_miss_reason"]
-    if reason is None:
-        return MissReason("pending")
-    if not isinstance(reason, dict) or not isinstance(reason.get("type"), str):
-        return None
-    missed = reason.get("cache_missed_input_tokens")
-    return MissReason(reason["type"], missed if isinstance(missed, int) else None)
 
 
 def _cost(raw: bytes | None) -> Decimal | None:
     if raw is None or raw == b"null":
         return None
     try:
-        number = Decimal(raw.decode().strip('"'))
-    except (InvalidOperation, UnicodeDecodeError):
+        return decimal(raw.decode().strip('"'))
+    except (ValueError, InvalidOperation):
         return None
-    return number if number.is_finite() else None
 
 
 SOURCE = ClaudeCode()

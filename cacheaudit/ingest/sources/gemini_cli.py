@@ -18,6 +18,7 @@ from cacheaudit.ingest._agents import (
     is_line_file,
     items,
     mapping,
+    size,
     text,
 )
 from cacheaudit.ingest.lines import json_lines
@@ -197,7 +198,7 @@ class _Recording:
                 session=session,
                 lane="main" if alone else "totals",
                 purpose="main" if alone else "other",
-                requests=count if isinstance(count, int) and count > 0 else None,
+                requests=size({"count": count}, "count") or None,
                 provider="gemini",
                 surface="gemini_api",
                 model=str(model),

@@ -15,6 +15,7 @@ from cacheaudit.model.clock import parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 
 # "ssl" is left out: the format counts it inside "connect".
+_LONGEST_MS: Final = 1e11
 _BEFORE_ANSWER: Final = ("blocked", "dns", "connect", "send", "wait")
 
 
@@ -120,9 +121,9 @@ def _bytes(
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if 0 <= value <= _LONGEST_MS else None
 
 
 def _end(entry: Mapping[str, Any], started: float | None) -> float | None:
