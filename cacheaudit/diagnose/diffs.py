@@ -18,6 +18,8 @@ from cacheaudit.model.prompt import ContentBlock, Prompt, chain, digest
 
 # A client's own line in front of its system prompt: no header of HTTP, but written like one.
 _HEADER: Final = re.compile(r"\s*x-[\w-]+-header\s*:", re.IGNORECASE)
+# Calls that are looked at for the conversation behind a side call.
+_PAST: Final = 8
 _FIRST_PARTY: Final = frozenset({None, "claude_api", "claude_aws"})
 
 
@@ -110,15 +112,36 @@ def diffs(ctx: Context) -> tuple[Diff, ...]:
     """Return the differences of all calls that lost tokens and whose bodies were recorded."""
     found: tuple[Diff, ...] | None = ctx.memo.get("diffs")
     if found is None:
-        found = tuple(
-            Diff(ctx, event, event.change, event.previous.prompt, event.call.prompt)
-            for event in ctx.events
-            if event.change is not None
-            and event.previous.prompt is not None
-            and event.call.prompt is not None
-        )
+        found = tuple(filter(None, (_diff(ctx, event) for event in ctx.events)))
         ctx.memo["diffs"] = found
     return found
+
+
+def _diff(ctx: Context, event: Event) -> Diff | None:
+    before, after = event.previous.prompt, event.call.prompt
+    if event.change is None or before is None or after is None:
+        return None
+    base = _conversation(ctx, event, before, after)
+    change = event.change if base is before else first_change(base, after)
+    return None if change is None else Diff(ctx, event, change, base, after)
+
+
+def _conversation(ctx: Context, event: Event, before: Prompt, after: Prompt) -> Prompt:
+    """Return the body to compare with: past a side call, that of the conversation."""
+    if before.model == after.model and _opening(before) == _opening(after):
+        return before
+    calls = ctx.session.calls
+    for index in range(event.previous_index - 1, max(-1, event.previous_index - _PAST), -1):
+        known = calls[index].prompt
+        if known is None or calls[index].lane != event.call.lane or known.model != after.model:
+            continue
+        if known.level_order == after.level_order and _opening(known) == _opening(after):
+            return known
+    return before
+
+
+def _opening(prompt: Prompt) -> bytes | None:
+    return next((block.digest for block in prompt.blocks if block.level == "messages"), None)
 
 
 def is_first_party(call: Call) -> bool:

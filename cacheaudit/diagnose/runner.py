@@ -142,16 +142,20 @@ def _split(pairs: list[tuple[Rule, Draft]], rest: int) -> list[_Share]:
     winners: list[_Share] = []
     others: list[tuple[int, Rival]] = []
     offset = 0
+    # What a named rule left is not what the general rules that it stands for may take.
+    spoken_for: set[str] = set()
     for rule, draft in pairs:
+        if rule.name in spoken_for:
+            continue
         taken = min(draft.claims, rest)
         if taken > 0:
             winners.append(_Share(rule, draft, taken, offset))
             offset += taken
             rest -= taken
+            spoken_for.update(rule.supersedes)
         elif rule.name != UNEXPLAINED and draft.why:
             others.append((draft.rank, Rival(rule.name, draft.why)))
-    known = {name for winner in winners for name in winner.rule.supersedes}
-    others = [(rank, rival) for rank, rival in others if rival.rule not in known]
+    others = [(rank, rival) for rank, rival in others if rival.rule not in spoken_for]
     for winner in winners:
         # What is proved has no weaker rivals: they are its symptoms.
         is_proved = winner.draft.verdict == "proved"

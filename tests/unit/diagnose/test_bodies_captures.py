@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.runner import diagnose
+from cacheaudit.diagnose.scenes import Scene
+from cacheaudit.model.call import Session
 
 pytestmark = pytest.mark.shared
 
@@ -20,12 +21,17 @@ def bodies(shared: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line)["body"] for line in path.read_text().splitlines()]
 
 
-def played(sent: list[dict[str, Any]], read: int = 5_000) -> Script:
-    """The first request writes 50,000 tokens; every other one reads a small front."""
-    script = Script(model=sent[0]["model"])
-    for number, body in enumerate(sent):
-        script.call(60.0 * number, read if number else 0, 50_000, body=body)
-    return script
+def played(sent: list[dict[str, Any]]) -> Session:
+    """Send the bodies with sizes by kind and the usage that their markers give.
+
+    The shortened pairs mark the first message only, so that nothing behind it was ever stored; they
+    get the automatic marker too, as the client's own requests have one at the end.
+    """
+    scene = Scene(model=sent[0]["model"])
+    for body in sent:
+        marked = "cache_control" in json.dumps(body["messages"][-1])
+        scene.send(body if marked else {**body, "cache_control": {"type": "ephemeral"}}, after=60)
+    return scene.session()
 
 
 CHANGED = [
@@ -46,19 +52,19 @@ CHANGED = [
 def test_first_change_kind_and_cause(
     shared: Path, name: str, kind: str, path: str, rule: str
 ) -> None:
-    session = played(bodies(shared, name)[:2]).session()
+    session = played(bodies(shared, name)[:2])
     ctx = Context(session)
     assert (ctx.changes[1].kind, ctx.changes[1].path) == (kind, path)
     losses = [f for f in diagnose(session).findings if f.kind == "loss"]
     assert losses[0].name == rule
-    assert losses[0].evidence == "body_diff"
+    assert (losses[0].verdict, losses[0].evidence) == ("proved", "body_diff")
     assert losses[0].first_change is not None
     assert losses[0].first_change.path == path
 
 
 @pytest.mark.parametrize("name", ["harvested-replace-edit", "harvested-splice-insert"])
 def test_form_and_markers_of_system_messages_are_no_change(shared: Path, name: str) -> None:
-    session = played(bodies(shared, name)[:2], read=50_000).session()
+    session = played(bodies(shared, name)[:2])
     ctx = Context(session)
     assert ctx.changes == {}
     assert ctx.unmoved == {1}
@@ -66,7 +72,7 @@ def test_form_and_markers_of_system_messages_are_no_change(shared: Path, name: s
 
 
 def test_a_side_call_is_told_from_an_edit(shared: Path) -> None:
-    session = played(bodies(shared, "corpus-sidecar")).session()
+    session = played(bodies(shared, "corpus-sidecar")[:2])
     losses = [f for f in diagnose(session).findings if f.kind == "loss"]
     assert losses[0].name == "side-call-with-own-prompt"
     assert losses[0].calls[0] == "call-2"
@@ -75,10 +81,10 @@ def test_a_side_call_is_told_from_an_edit(shared: Path) -> None:
 
 
 def test_a_tool_added_with_the_third_request(shared: Path) -> None:
-    sent = bodies(shared, "corpus-tooladd")[:3]
-    script = Script(model=sent[0]["model"]).call(0, 0, 50_000, body=sent[0])
-    script.call(60, 50_000, 900, body=sent[1]).call(120, 0, 51_500, body=sent[2])
-    losses = [f for f in diagnose(script.session()).findings if f.kind == "loss"]
-    assert [(f.name, f.calls) for f in losses] == [("tool-inserted-midway", ("call-3",))]
-    assert losses[0].first_change is not None
-    assert losses[0].first_change.path == "tools[2]"
+    session = played(bodies(shared, "corpus-tooladd")[:3])
+    losses = [f for f in diagnose(session).findings if f.kind == "loss"]
+    (added,) = losses
+    assert (added.name, added.calls) == ("tool-inserted-midway", ("call-3",))
+    assert added.verdict == "proved"
+    assert added.first_change is not None
+    assert added.first_change.path == "tools[2]"

@@ -314,8 +314,8 @@ def test_what_was_lost_in_front_of_the_difference_is_not_put_on_it() -> None:
     found = {f.name: f for f in losses(scene.session())}
     assert found["history-message-edited"].tokens_lost == 19_500 - FRONT
     assert found["history-message-edited"].verdict == "consistent"
-    rest = sum(f.tokens_lost for f in found.values()) - found["history-message-edited"].tokens_lost
-    assert rest == FRONT
+    assert found["unexplained-loss"].tokens_lost == FRONT
+    assert len(found) == 2
 
 
 def test_a_front_without_a_marker_of_its_own_is_told_apart() -> None:
@@ -364,6 +364,19 @@ def test_expiry_comes_before_an_edit_of_the_history() -> None:
     scene = Scene().send(request(*TALK[:5]))
     scene.send(request("task", "another answer", *TALK[2:7]), after=900)
     assert [f.name for f in losses(scene.session())] == ["ttl-expired"]
+
+
+def test_a_side_call_in_between_is_not_what_a_conversation_is_compared_with() -> None:
+    title = request("Give this a title", system="You write short titles.")
+    scene = Scene().send(request(*TALK[:3])).send(title)
+    scene.send(request("task", "another answer", *TALK[2:5]), read=0)
+    found = {f.name: f for f in losses(scene.session())}
+    assert found["side-call-with-own-prompt"].calls == ("call-2",)
+    edited = found["history-message-edited"]
+    assert edited.calls == ("call-3",)
+    # The side call left 9,500 tokens; what stands in front of the edit was lost by something else.
+    assert edited.tokens_lost == 9_500 - FRONT
+    assert "messages-changed" not in found
 
 
 def test_digests_alone_still_name_what_structure_tells() -> None:
