@@ -75,7 +75,7 @@ class LongContentWrittenAgain(Rule):
         for name, events in lanes.items():
             lost = sum(event.lost for event in events)
             lane = survey(ctx).lanes[name]
-        written = lane.written
+            written = lane.written
             if len(events) >= _AT_LEAST and lost >= _TOKENS and lost * 10 >= written * 3:
                 yield Draft(
                     index=events[0].index,
