@@ -51,6 +51,7 @@ class _Facts(msgspec.Struct, frozen=True, gc=False):
     minimum: int
     default: str
     seconds: dict[str, float]
+    longest: float
 
 
 class _Turn(msgspec.Struct, frozen=True, gc=False):
@@ -62,8 +63,7 @@ class _Turn(msgspec.Struct, frozen=True, gc=False):
     high: float
     ttl: str | None
     model: str
-    expires: float
-    seconds: float
+    is_mixed: bool
 
 
 class NotQuick(Exception):  # noqa: N818 - no error: the general way has to be taken
@@ -74,7 +74,8 @@ def predict_sizes(calls: Iterable[Call]) -> dict[str, Predicted]:
     """Predict the calls of one session, in order of their start; those in doubt are left out.
 
     Raises:
-        NotQuick: A call has a body, another kind of cache, or an account of its own.
+        NotQuick: A call has a body, another kind of cache, or an account of its own; or a pause
+            outlasted one of several lifetimes.
     """
     found: dict[str, Predicted] = {}
     lanes: dict[str, list[_Turn]] = {}
@@ -129,7 +130,7 @@ def _outcome(
     begins = call.first_token_at if call.first_token_at is not None else call.ended_at
     own = _ttl(usage)
     ttl = own if own is not None or parent is None else parent.ttl
-    expires, kept = _entry(parent, cached, high, facts.seconds.get(ttl or facts.default, 0.0))
+    mixed = parent is not None and (parent.is_mixed or ttl != parent.ttl)
     turns.append(
         _Turn(
             cached,
@@ -138,8 +139,7 @@ def _outcome(
             high,
             ttl,
             facts.model,
-            expires,
-            kept,
+            mixed,
         )
     )
     if len(turns) > _KEPT:
@@ -161,25 +161,12 @@ def _outcome(
     if high - parent.low >= seconds:
         if low - parent.high < seconds or _kept_by_others(call.lane, high, seen.get(facts.model)):
             return None
-        if parent.expires <= high:
-            read = 0
+        if parent.is_mixed and low - parent.high < facts.longest:
+            raise NotQuick  # an older part may live longer
+        read = 0
     if cached < facts.minimum:
         return Predicted(0, 0, total)
     return Predicted(read, cached - read, total - cached)
-
-
-def _entry(parent: _Turn | None, cached: int, at: float, seconds: float) -> tuple[float, float]:
-    """Say until when what a call cached can be read, and for how long a read renews it.
-
-    A call that adds nothing shares the entry of the one before: it renews it, or writes it again.
-    """
-    if parent is None or cached != parent.cached or parent.expires <= at:
-        return at + seconds, seconds
-    if parent.readable <= at:
-        return max(parent.expires, at + parent.seconds), parent.seconds
-    if parent.expires > at + seconds:
-        return parent.expires, parent.seconds
-    return at + seconds, seconds
 
 
 def _kept_by_others(lane: str, at: float, lanes: dict[str, float] | None) -> bool:
@@ -222,4 +209,5 @@ def _facts(call: Call) -> _Facts | None:
         rules.integer("minimum_tokens", 1024),
         rules.text("default_ttl") or "5m",
         rules.ttl_seconds(),
+        max(rules.ttl_seconds().values(), default=0.0),
     )

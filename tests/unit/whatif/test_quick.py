@@ -79,7 +79,14 @@ def logs(draw: st.DrawFn) -> list[Call]:
 @settings(max_examples=300, deadline=None)
 @given(logs())
 def test_both_ways_agree(calls: list[Call]) -> None:
-    assert quick(calls) == general(calls)
+    try:
+        found = quick(calls)
+    except NotQuick:
+        # Only where one lane mixes lifetimes.
+        lives = {(c.usage.write_5m or 0) > 0 for c in calls if c.usage and c.usage.cache_write}
+        assert len(lives) == 2
+        return
+    assert found == general(calls)
 
 
 def test_other_calls_need_the_general_way() -> None:
@@ -101,5 +108,13 @@ def test_both_ways_agree_on_recorded_sessions(shared: Path) -> None:
     paths = [*(folder / "claude_code").glob("*.jsonl"), folder / "pi"]
     sessions: list[Session] = list(Corpus(paths, Problems(), lambda _d, _t: None).sessions())
     assert sum(len(session.calls) for session in sessions) > 1_000
+    compared = 0
     for session in sessions:
-        assert quick(list(session.calls)) == general(list(session.calls))
+        calls = list(session.calls)
+        try:
+            found = quick(calls)
+        except NotQuick:
+            continue
+        assert found == general(calls)
+        compared += len(found)
+    assert compared > 900
