@@ -150,8 +150,8 @@ class ToolDirectory:
     def __init__(self) -> None:
         self._tools: dict[str, _Seen] = {}
         self._lanes: dict[tuple[str, str], tuple[Prompt, tuple[str, ...]]] = {}
-        # Lanes may begin with a copy of another one's prompt; each use counts once.
-        self._uses: set[bytes] = set()
+        # A new prefix, or a lane that begins with a copy of another one, repeats uses.
+        self._uses: set[tuple[str, bytes]] = set()
 
     def add(self, calls: Iterable[Call]) -> None:
         """Take the calls of a session, each lane in its order."""
@@ -168,9 +168,9 @@ class ToolDirectory:
         if before is not None and before[1] != names:
             self._count_churn(before[1], names)
         shared = 0 if before is None else common_prefix(before[0], prompt)
-        for index in range(shared, len(prompt.blocks)):
-            name = _used(prompt.blocks[index])
-            identity = prompt.prefix_digests[index]
+        for block in prompt.blocks[shared:]:
+            name = _used(block)
+            identity = (block.path, block.digest)
             if name is not None and identity not in self._uses:
                 self._uses.add(identity)
                 self._tools.setdefault(name, _Seen()).used += 1

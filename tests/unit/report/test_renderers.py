@@ -307,3 +307,37 @@ def test_sarif_has_rules_results_and_lines() -> None:
 def test_forms_without_totals_say_so(form: str) -> None:
     with pytest.raises(UsageError, match="no form for totals"):
         usage(form)
+
+
+def test_sarif_holds_the_page_of_each_rule_and_the_balance() -> None:
+    run = json.loads(audit("sarif"))["runs"][0]
+    rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
+    assert rules["TTL101"]["help"]["markdown"].startswith("# TTL101 ttl-expired")
+    assert rules["TTL101"]["properties"]["tags"] == ["prompt-cache", "timing"]
+    # 1.208103 - (69,690 + 37,956.9 - 700) x 0.000003
+    assert run["properties"] == {
+        "paid": "1.208103",
+        "avoidable": "0.3208407",
+        "bestCase": "0.8872623",
+        "unit": "money",
+        "score": 48,
+    }
+    expired = next(r for r in run["results"] if r["ruleId"] == "TTL101")
+    assert expired["properties"]["costSaved"] == "0.1138707"
+
+
+def test_csv_says_how_far_the_prediction_was_off() -> None:
+    rows = {row["id"]: row for row in csv.DictReader(io.StringIO(audit("csv").decode()))}
+    assert rows["r11"]["predicted_cache_read"] == "42150"
+    assert rows["r11"]["read_off_by"] == "34800"
+    assert rows["r10"]["read_off_by"] == "0"
+    assert rows["r7"]["findings"] == "TTL101"
+    assert rows["r7"]["first_token_seconds"] == "4.0"
+
+
+def test_markdown_has_the_steps_and_the_remainder() -> None:
+    text = audit("md").decode()
+    assert "| Best case |  | $0.89 |  |" in text
+    assert "| Unexplained remainder | 0 | 0 | 0 | 0 | $0.0000 | 0.0 % |" in text
+    assert "| mark previous | " in text
+    assert "Reads predicted exactly for 13 of 14 calls (92.9 %)" in text
