@@ -15,8 +15,7 @@ from cacheaudit.simulate.build import Builder, Built, Refusal, in_order, request
 from cacheaudit.simulate.request import SimRequest
 from cacheaudit.simulate.run import Simulated, run
 from cacheaudit.simulate.switches import Switches
-
-from .builders import MARK, body, call
+from tests.unit.simulate.builders import MARK, body, call
 
 PLAIN = Switches()
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from cacheaudit.simulate.claude import ClaudeMachine, ClaudeRules
 from cacheaudit.simulate.request import Mark, Outcome
-
-from .builders import blocks, request
-from .naive import Block, Law, NaiveCache, Wish, as_dict
+from tests.unit.simulate.builders import blocks, request
+from tests.unit.simulate.naive import Block, Law, NaiveCache, Wish, as_dict
 
 RULES = ClaudeRules(minimum=0)
 

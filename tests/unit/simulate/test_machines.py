@@ -16,8 +16,7 @@ from cacheaudit.simulate.openai_v2 import OpenAIMachine, OpenAIRules
 from cacheaudit.simulate.qwen import EitherMachine, EitherRules
 from cacheaudit.simulate.request import Mark, Outcome, SimRequest
 from cacheaudit.simulate.run import run
-
-from .builders import blocks, call, request
+from tests.unit.simulate.builders import blocks, call, request
 
 
 def play(machine: Any, rules: Any, *requests: SimRequest) -> list[Outcome]:

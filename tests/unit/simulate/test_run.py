@@ -21,8 +21,7 @@ from cacheaudit.simulate.request import Outcome
 from cacheaudit.simulate.run import accuracy, run, usage_of
 from cacheaudit.simulate.sizes import Known
 from cacheaudit.simulate.switches import Switches
-
-from .builders import body, call
+from tests.unit.simulate.builders import body, call
 
 
 def read(path: Path) -> list[Call]:
