@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import MESSAGES_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Fix
-
-_REASON = "messages_changed"
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.append_only import AppendOnly
 
 
 class MessagesChanged(Rule):
@@ -37,25 +37,35 @@ class MessagesChanged(Rule):
     id = "PFX102"
     name = "messages-changed"
     title = "Earlier messages changed"
-    provider_reasons = (_REASON, "input_changed")
+    provider_reasons = ("messages_changed", "input_changed")
     fix = Fix("Only append to the history; send earlier messages back byte for byte")
 
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Have the provider's word and no body."""
-        return Script().call(0, 0, 30_000).call(35, 7_000, 24_500, reason=_REASON).session()
+        """Send the parts of the first message in another order."""
+        first = request(["attachment", "task"], "answer", "go on")
+        second = request(["task", "attachment"], "answer", "go on", "more", "next")
+        return continued(first, second)
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Change nothing."""
-        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
+        """Keep their order."""
+        first = request(["attachment", "task"], "answer", "go on")
+        second = request(["attachment", "task"], "answer", "go on", "more", "next")
+        return continued(first, second)
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         yield from changed_drafts(ctx, self.provider_reasons, _is_message, MESSAGES_RANK, _title)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        place = finding.first_change
+        return None if place is None else AppendOnly()
 
 
 def _is_message(diff: Diff) -> bool:

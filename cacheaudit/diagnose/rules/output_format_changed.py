@@ -15,7 +15,7 @@ from cacheaudit.simulate.edit import Edit
 from cacheaudit.simulate.edits.steady_settings import SteadySettings
 
 # The setting, as providers name it.
-_NAMES = ("output_config.format", "response_format", "text.format")
+_NAMES = ("output_config.format", "outputConfig", "response_format", "text.format")
 
 
 class OutputFormatChanged(Rule):

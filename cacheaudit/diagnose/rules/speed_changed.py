@@ -15,7 +15,7 @@ from cacheaudit.simulate.edit import Edit
 from cacheaudit.simulate.edits.steady_settings import SteadySettings
 
 # The setting, as providers name it.
-_NAMES = ("speed",)
+_NAMES = ("speed", "performanceConfig")
 
 
 class SpeedChanged(Rule):

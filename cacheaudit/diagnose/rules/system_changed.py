@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Fix
-
-_REASON = "system_changed"
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.freeze_text import FreezeText
 
 
 class SystemChanged(Rule):
@@ -36,25 +36,37 @@ class SystemChanged(Rule):
     id = "PFX101"
     name = "system-changed"
     title = "The system prompt changed"
-    provider_reasons = (_REASON,)
+    provider_reasons = ("system_changed",)
     fix = Fix("Keep the system prompt fixed; put what varies into the newest user message")
 
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Have the provider's word and no body."""
-        return Script().call(0, 0, 30_000).call(35, 4_000, 27_500, reason=_REASON).session()
+        """Give the model another part in mid-conversation."""
+        first = request("task", "answer", "go on", system="You write code.")
+        second = request("task", "answer", "go on", "more", "next", system="You review code.")
+        return continued(first, second)
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Change nothing."""
-        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
+        """Tell it in the newest message."""
+        first = request("task", "answer", "go on", system="You write code.")
+        second = request(
+            "task", "answer", "go on", "more", "Review it now", system="You write code."
+        )
+        return continued(first, second)
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         yield from changed_drafts(ctx, self.provider_reasons, _is_system, FRONT_RANK, _title)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        place = finding.first_change
+        return None if place is None else FreezeText(level="system")
 
 
 def _is_system(diff: Diff) -> bool:

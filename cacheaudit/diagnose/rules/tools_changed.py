@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.changed import FRONT_RANK, changed_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Fix
@@ -53,14 +53,18 @@ class ToolsChanged(Rule):
     @classmethod
     @override
     def bad(cls) -> Session:
-        """Have the provider's word and no body."""
-        return Script().call(0, 0, 30_000).call(35, 0, 31_500, reason="tools_changed").session()
+        """Go on with another conversation, without tools."""
+        first = request("task", "answer", "go on")
+        second = request("job", "reply", "proceed", "done", "thanks", tools=())
+        return continued(first, second)
 
     @classmethod
     @override
     def good(cls) -> Session:
-        """Change nothing."""
-        return Script().call(0, 0, 30_000).call(35, 30_000, 1_500).session()
+        """Go on with the first one, tools included."""
+        first = request("task", "answer", "go on")
+        second = request("task", "answer", "go on", "done", "thanks")
+        return continued(first, second)
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:

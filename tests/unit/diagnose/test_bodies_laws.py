@@ -28,6 +28,7 @@ WITHOUT_EDIT = {
     "lookback-or-message-change",
     "parameter-changed",
     "side-call-with-own-prompt",
+    "tools-changed",
 }
 # Causes whose proof is not in the bodies alone.
 NEVER_PROVED = {
