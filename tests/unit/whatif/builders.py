@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.tokens import with_recorded_tokens
 from cacheaudit.model.usage import Usage
 from cacheaudit.providers.anthropic import PROVIDER
+from cacheaudit.simulate.edit import parse_edit
 from cacheaudit.simulate.run import run, usage_of
+from cacheaudit.simulate.whatif import evaluate
 
 MODEL = "claude-opus-5"
 Part = tuple[dict[str, Any], int]
@@ -162,3 +165,24 @@ def prompt_of(call: Call) -> Prompt:
     """The prompt, which a test knows to be there."""
     assert call.prompt is not None
     return call.prompt
+
+
+def saves(calls: list[Call], name: str) -> Decimal:
+    """What one edit saves, in input equivalents."""
+    (trial,) = evaluate(calls, [parse_edit(name)]).alone
+    assert trial.refused is None
+    assert trial.saves.input_equivalents is not None
+    return trial.saves.input_equivalents
+
+
+def refusal(calls: list[Call], name: str) -> str:
+    """Why an edit is refused."""
+    (trial,) = evaluate(calls, [parse_edit(name)]).alone
+    assert trial.bill is None
+    assert trial.refused is not None
+    return trial.refused
+
+
+def base() -> Talk:
+    """A first request of 10,000 tokens, 5,000 of them tools and system."""
+    return Talk([tool("grep", 2000)], [text("rules", 3000)]).say("user", text("task", 5000))
