@@ -51,6 +51,8 @@ class Context:
         asides: Positions of requests beside the conversation whose prompt is another one, each
             with that of the call before it in the lane.
         unanswered: Positions of calls with a recorded body and no usage, such as refused ones.
+        left: Positions of events of which other rules may leave something unexplained; ``None``
+            where they have not been asked.
         memo: What several rules derive from the session, by the name of who derives it.
     """
 
@@ -68,6 +70,7 @@ class Context:
         self.unanswered: list[int] = []
         self.asides: list[tuple[int, int]] = []
         self.memo: dict[str, Any] = {}
+        self.left: set[int] | None = None
         # Boundaries before calls without usage; they hold for the next call that has some.
         self._held: dict[str, tuple[Boundary, ...]] = {}
         self._scan()

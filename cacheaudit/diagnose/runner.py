@@ -99,12 +99,28 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
     """Run the rules; one that fails becomes a finding and its drafts are dropped."""
     found: list[tuple[Rule, Draft]] = []
     errors: list[Finding] = []
-    for rule in rules:
+    # The remainder comes last: it looks at calls alone that may have some.
+    for rule in sorted(rules, key=lambda rule: rule.name == UNEXPLAINED):
+        if rule.name == UNEXPLAINED:
+            ctx.left = _left(ctx, found)
         try:
             found.extend([(rule, draft) for draft in rule.check(ctx)])
         except Exception as error:
             errors.append(_failure(ctx.session, rule, error))
     return found, errors
+
+
+def _left(ctx: Context, found: list[tuple[Rule, Draft]]) -> set[int]:
+    """Positions of events of which something may be left: their first claim is not for "
+    "all of it.
+    """
+    first: dict[int, tuple[int, str, int]] = {}
+    for rule, draft in found:
+        if draft.claims and rule.kind == "loss":
+            mine = (draft.rank, rule.id, draft.claims)
+            first[draft.index] = min(mine, first.get(draft.index, mine))
+    nothing = (0, "", 0)
+    return {event.index for event in ctx.events if first.get(event.index, nothing)[2] < event.lost}
 
 
 def _failure(session: Session, rule: Rule, error: Exception) -> Finding:

@@ -5,6 +5,7 @@ One more pass over a session, made only when a rule asks for it, so that rules s
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from cacheaudit.diagnose.context import Context
@@ -46,15 +47,6 @@ class Compaction:
         self.after = -1
         self.later: list[int] = []
         self.trigger: str | None = None
-
-    def follow(self, index: int) -> None:
-        """Take in a call of its lane."""
-        if index == self.request:
-            return
-        if self.after < 0:
-            self.after = index
-        else:
-            self.later.append(index)
 
 
 class LaneSurvey:
@@ -166,14 +158,14 @@ def _survey(ctx: Context) -> Survey:
     found = Survey()
     calls = ctx.session.calls
     lanes: dict[str, list[_Member]] = {}
-    compacted: set[str] = set()
+    marks: dict[str, list[int]] = {}
     beside = {index for index, _ in ctx.asides}
     for index, call in enumerate(calls):
         usage = call.usage
         if usage is None or usage.flags or call.attempt or call.error is not None:
             _note_odd(found, index, call)
         if call.boundaries or call.purpose == "compaction":
-            compacted.add(call.lane)
+            marks.setdefault(call.lane, []).append(index)
         if usage is None or not usage.total_input or index in beside:
             continue
         if call.model is None:
@@ -188,8 +180,8 @@ def _survey(ctx: Context) -> Survey:
     for name, members in lanes.items():
         lane = found.lanes[name] = LaneSurvey(name, members[0][0])
         _add_up(lane, members)
-        if name in compacted:
-            _find_compactions(lane, calls, {member[0] for member in members})
+        if name in marks:
+            _find_compactions(lane, calls, [member[0] for member in members], marks[name])
     return found
 
 
@@ -358,24 +350,46 @@ def _end_repeat(lane: LaneSurvey, same: int) -> None:
         lane.repeats.append((lane.began, same + 1))
 
 
-def _find_compactions(lane: LaneSurvey, calls: Sequence[Call], members: set[int]) -> None:
-    """Follow the compactions of a lane, each from its request or mark to the next one."""
+def _is_open(begun: tuple[int, Compaction], members: list[int], place: int) -> bool:
+    """Whether no call but its own request has followed a compaction that began."""
+    first, compaction = begun
+    has_request = members[first : first + 1] == [compaction.request]
+    return place <= first + has_request
+
+
+def _find_compactions(
+    lane: LaneSurvey, calls: Sequence[Call], members: list[int], marks: list[int]
+) -> None:
+    """Follow the compactions of a lane, each from its request or mark to the next one.
+
+    Args:
+        lane: The lane.
+        calls: All calls of the session.
+        members: Positions of its calls with known usage.
+        marks: Positions of its calls that are a summary request or have a boundary before them.
+    """
     current: Compaction | None = None
-    last = -1
-    for index, call in enumerate(calls):
-        if call.lane != lane.name:
-            continue
+    begun: list[tuple[int, Compaction]] = []
+    for index in marks:
+        call = calls[index]
         made = next((b for b in call.boundaries if b.kind == "compaction"), None)
-        if call.purpose == "compaction":
-            current = Compaction(last)
-            current.request = index
+        if call.purpose != "compaction" and made is None:
+            continue
+        place = bisect_left(members, index)
+        if (
+            current is None
+            or call.purpose == "compaction"
+            or not _is_open(begun[-1], members, place)
+        ):
+            current = Compaction(members[place - 1] if place else -1)
+            begun.append((place, current))
             lane.compactions.append(current)
+        if call.purpose == "compaction":
+            current.request = index
         elif made is not None:
-            if current is None or current.after >= 0:
-                current = Compaction(last)
-                lane.compactions.append(current)
             current.trigger = made.trigger
-        if index in members:
-            if current is not None:
-                current.follow(index)
-            last = index
+    for number, (place, compaction) in enumerate(begun):
+        end = begun[number + 1][0] if number + 1 < len(begun) else len(members)
+        own = [member for member in members[place:end] if member != compaction.request]
+        if own:
+            compaction.after, compaction.later = own[0], own[1:]

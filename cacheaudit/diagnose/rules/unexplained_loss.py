@@ -71,6 +71,8 @@ class UnexplainedLoss(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         for event in ctx.events:
+            if ctx.left is not None and event.index not in ctx.left:
+                continue
             yield Draft(
                 index=event.index,
                 claims=event.lost,
