@@ -186,8 +186,10 @@ def _drops_all(diff: Diff) -> bool:
 def _agreement_line(diff: Diff, found: Reach) -> str:
     size = f"{count(found.tokens)} tokens" + (" (estimated)" if found.estimated else "")
     read = count(diff.event.read)
-    what = "earlier requests had marked" if found.marked else "is the same as in an earlier request"
-    line = f"In front of it {size} {what}; {read} were read"
+    if found.marked:
+        line = f"Earlier requests had marked {size} in front of it; {read} were read"
+    else:
+        line = f"{size} in front of it are as in an earlier request; {read} were read"
     if _drops_all(diff) and not found.agrees(0):
         return f"{line}: some models render this setting in front of the tools."
     return f"{line}, which agrees." if found.agrees(diff.event.read) else f"{line}."
