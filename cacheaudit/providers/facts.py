@@ -89,9 +89,10 @@ class Rules:
         model: Model id without prefixes, versions and dates.
         surface: Surface, as named in the facts; ``None`` where it is not known.
         facts: By name.
+        machine: Name of the cache machine that plays these rules; ``None`` where none is known.
     """
 
-    __slots__ = ("facts", "model", "provider", "surface")
+    __slots__ = ("facts", "machine", "model", "provider", "surface")
 
     def __init__(
         self, provider: str, model: str, surface: str | None, facts: dict[str, Fact]
@@ -100,11 +101,7 @@ class Rules:
         self.model = model
         self.surface = surface
         self.facts = facts
-
-    @property
-    def machine(self) -> str | None:
-        """Name of the cache machine that plays these rules; ``None`` where none is known."""
-        return self.text("machine")
+        self.machine = self.text("machine")
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return a fact's value."""
@@ -149,10 +146,16 @@ def rules(
     Returns:
         ``None`` where nothing is known of that provider and model.
     """
+    return _found(provider, model, None if at is None else int(at // _DAY), surface)
+
+
+@lru_cache(maxsize=4_096)
+def _found(
+    provider: str | None, model: str | None, day: int | None, surface: str | None
+) -> Rules | None:
     owner = owner_of(provider, model)
     if owner is None:
         return None
-    day = None if at is None else int(at // _DAY)
     return _rules(owner, model or "", day, _surface(provider, surface, owner))
 
 

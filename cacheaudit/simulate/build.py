@@ -282,8 +282,12 @@ def _with_hidden(
 
 def scope_of(call: Call, facts: Rules) -> str:
     """Name the cache that a call used: requests of different scopes share nothing."""
-    own = [f"{name}={call.extra[name]}" for name in _ISOLATION if call.extra.get(name) is not None]
-    return "/".join((facts.provider, facts.surface or "", facts.model, *own))
+    scope = f"{facts.provider}/{facts.surface or ''}/{facts.model}"
+    extra = call.extra
+    if not extra:
+        return scope
+    own = (f"/{name}={extra[name]}" for name in _ISOLATION if extra.get(name) is not None)
+    return scope + "".join(own)
 
 
 def _parameters(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[Parameter, ...]:

@@ -304,40 +304,72 @@ def accuracy(rows: Iterable[SimCall]) -> Accuracy:
 def _totals(
     calls: list[Call], rows: tuple[SimCall, ...], book: PriceBook | None, *, predicted: bool
 ) -> Totals:
-    count = total = uncached = read = 0
-    writes: Counter[str] = Counter()
-    weight: Decimal | None = Decimal(0) if book is not None else None
-    cost: Decimal | None = weight
-    currency = "USD"
+    """Add up what was predicted, or what was reported for the same calls."""
+    sums = _Sums(book)
     for call, row in zip(calls, rows, strict=True):
-        if row.predicted is None:
+        outcome = row.predicted
+        if outcome is None:
             continue
-        usage = usage_of(row.predicted, row.reported) if predicted else row.reported
-        if usage is None:
+        if predicted and book is None:
+            sums.outcome(outcome)
             continue
-        count += 1
-        total += usage.total_input or 0
-        uncached += usage.uncached_input or 0
-        read += usage.cache_read or 0
+        usage = usage_of(outcome, row.reported) if predicted else row.reported
+        if usage is not None:
+            sums.usage(call, usage)
+    return sums.totals()
+
+
+class _Sums:
+    """Running totals."""
+
+    def __init__(self, book: PriceBook | None) -> None:
+        self._book = book
+        self._calls = self._total = self._uncached = self._read = 0
+        self._writes: Counter[str] = Counter()
+        self._weight: Decimal | None = Decimal(0) if book is not None else None
+        self._cost: Decimal | None = self._weight
+        self._currency = ""
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Add tokens alone."""
+        self._calls += 1
+        self._uncached += outcome.uncached
+        self._read += outcome.read
+        self._total += outcome.uncached + outcome.read
+        for ttl, tokens in outcome.writes.items():
+            self._writes[ttl] += tokens
+            self._total += tokens
+
+    def usage(self, call: Call, usage: Usage) -> None:
+        """Add one call's usage and what it costs."""
+        self._calls += 1
+        self._total += usage.total_input or 0
+        self._uncached += usage.uncached_input or 0
+        self._read += usage.cache_read or 0
         for ttl, field in _WRITES.items():
-            writes[ttl] += getattr(usage, field) or 0
-        if book is None:
-            continue
+            if tokens := getattr(usage, field):
+                self._writes[ttl] += tokens
+        if self._book is None:
+            return
         priced = msgspec.structs.replace(call, usage=usage)
-        weight = _plus(weight, call_input_equivalents(priced, book))
-        bill = price_call(priced, book)
-        same = count == 1 or bill.currency == currency
-        cost, currency = _plus(cost, bill.amount if same else None), bill.currency
-    return Totals(
-        calls=count,
-        total_input=total,
-        uncached_input=uncached,
-        cache_read=read,
-        cache_write={ttl: tokens for ttl, tokens in writes.items() if tokens},
-        input_equivalents=weight,
-        cost=cost,
-        currency=currency,
-    )
+        self._weight = _plus(self._weight, call_input_equivalents(priced, self._book))
+        bill = price_call(priced, self._book)
+        same = self._currency in ("", bill.currency)
+        self._cost = _plus(self._cost, bill.amount if same else None)
+        self._currency = bill.currency
+
+    def totals(self) -> Totals:
+        """Close the sums."""
+        return Totals(
+            calls=self._calls,
+            total_input=self._total,
+            uncached_input=self._uncached,
+            cache_read=self._read,
+            cache_write={ttl: self._writes[ttl] for ttl in TTLS if self._writes[ttl]},
+            input_equivalents=self._weight,
+            cost=self._cost,
+            currency=self._currency or "USD",
+        )
 
 
 def _plus(a: Decimal | None, b: Decimal | None) -> Decimal | None:

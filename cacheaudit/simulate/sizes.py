@@ -133,7 +133,7 @@ class SizesLanes:
             held = sums[-1] if sums else 0
         if not sums or cached > held or known.positions:
             for number in range(known.positions or 1):
-                labels += (digest(f"{call.session}/{call.lane}/{call.id}/{number}".encode()),)
+                labels += (f"{call.session}/{call.lane}/{call.id}/{number}".encode(),)
                 sums += (max(cached, held),)
         begins = call.first_token_at if call.first_token_at is not None else call.ended_at
         return _Turn(
@@ -199,9 +199,11 @@ class SizesLanes:
 
 def _as_request(call: Call, turn: _Turn, known: Known, total: int, facts: Rules) -> SimRequest:
     """Write a turn as the machine wants it; what follows the last marker is one block."""
-    salt = b"" if known.setting is None else known.setting.encode()
     front = 1 if turn.static else 0
-    digests = [*turn.labels[:front], *(label + salt for label in turn.labels[front:])]
+    digests = list(turn.labels)
+    if known.setting is not None:
+        salt = f"|{known.setting}".encode()
+        digests[front:] = [label + salt for label in digests[front:]]
     sums = list(turn.sums)
     marks: list[Mark] = []
     if facts.machine in _MARKED and sums:
@@ -209,7 +211,7 @@ def _as_request(call: Call, turn: _Turn, known: Known, total: int, facts: Rules)
             marks.append(Mark(0, turn.ttl))
         marks.append(Mark(len(sums) - 1, turn.ttl))
     if total > turn.cached:
-        digests.append(digest(f"{call.session}/{call.id}/tail".encode()))
+        digests.append(f"{call.session}/{call.lane}/{call.id}/tail".encode())
         sums.append(total)
     return SimRequest(
         id=call.id,
@@ -223,7 +225,7 @@ def _as_request(call: Call, turn: _Turn, known: Known, total: int, facts: Rules)
         kinds=["text"] * len(sums),
         marks=tuple(marks),
         roles=["user"] * len(sums),
-        messages=list(range(len(sums))),
+        messages=range(len(sums)),
         ttl=turn.ttl,
     )
 
@@ -236,7 +238,7 @@ def _inherited(
     if parent is None:
         if not static:
             return (), ()
-        return (digest(f"{lane}/static/{static}/{call.id}".encode()),), (static,)
+        return (f"{lane}/{call.id}/static".encode(),), (static,)
     changed = known.changed or ("tools" if static != parent.static else None)
     if changed is None:
         return parent.labels, parent.sums
@@ -245,7 +247,7 @@ def _inherited(
         return parent.labels[:front], parent.sums[:front]
     # The whole prefix is another one; positions stay, since messages are what they were.
     shift = static - parent.static
-    labels = tuple(digest(label + call.id.encode()) for label in parent.labels)
+    labels = tuple(digest(label + f"/{call.id}".encode()) for label in parent.labels)
     return labels, tuple(size + shift for size in parent.sums)
 
 
