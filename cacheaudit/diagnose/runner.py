@@ -111,9 +111,7 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
 
 
 def _left(ctx: Context, found: list[tuple[Rule, Draft]]) -> set[int]:
-    """Positions of events of which something may be left: their first claim is not for "
-    "all of it.
-    """
+    """Positions of events of which the first claim is not for all."""
     first: dict[int, tuple[int, str, int]] = {}
     for rule, draft in found:
         if draft.claims and rule.kind == "loss":
