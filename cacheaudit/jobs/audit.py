@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from cacheaudit._version import __version__
+from cacheaudit.diagnose.cross import CrossState
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.ingest.corpus import Amendment, Corpus
 from cacheaudit.ingest.problems import Problems
@@ -19,35 +20,22 @@ from cacheaudit.jobs.common import (
     undated,
 )
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.outlook import Outlook
+from cacheaudit.jobs.predict import Predictor, with_savings
+from cacheaudit.jobs.rows import CallRows, finding_row, price_used
 from cacheaudit.jobs.tally import Bucket, Tally, merged
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.clock import iso
-from cacheaudit.model.finding import Finding, Loss
+from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import plain
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.cost import price_call
-from cacheaudit.report.result import (
-    AuditResult,
-    CallRow,
-    ChangeRow,
-    FindingRow,
-    FixRow,
-    Group,
-    LossRow,
-    PlaceRow,
-    PriceUsed,
-    Quality,
-    RivalRow,
-    Scope,
-    Simulation,
-    Tool,
-    Totals,
-    WhatIf,
-)
+from cacheaudit.report.detail import ToolDirectory
+from cacheaudit.report.result import AuditResult, Group, Predicted, Quality, Scope, Tool, Totals
 from cacheaudit.report.spool import CallSpool
+from cacheaudit.simulate.quick import Predicted as Quick
 
 _Key = tuple[str, str, str]
 
@@ -90,6 +78,10 @@ class _Work:
         self._spool = CallSpool()
         self._buckets: dict[_Key, Bucket] = {}
         self._findings: list[Finding] = []
+        self._edits: dict[str, str] = {}
+        self._predictor, self._outlook = Predictor(book), Outlook()
+        self._cross = CrossState()
+        self._tools = ToolDirectory()
         self._moments = Moments()
         self._sessions = 0
         self._undated = 0
@@ -102,10 +94,15 @@ class _Work:
             return
         self._sessions += 1
         diagnosis = diagnose(session, self._book)
-        self._findings.extend(diagnosis.findings)
-        changes = diagnosis.changes
+        prediction = self._predictor.predict(session, diagnosis)
+        self._outlook.add(prediction, diagnosis.findings)
+        self._findings.extend(with_savings(self._cross.add(session, diagnosis), prediction))
+        self._edits.update(prediction.edits)
+        self._tools.add(session.calls)
+        rows = CallRows()
         for call in session.calls:
-            self._add(call, changes.get(call.id))
+            change = diagnosis.changes.get(call.id)
+            self._add(call, change, prediction.calls.get(call.id), rows)
 
     def _in_time(self, session: Session) -> Session:
         if self._since is None and self._until is None:
@@ -117,10 +114,13 @@ class _Work:
         kept = tuple(call for call in dated if low <= (call.at or 0.0) < high)
         return Session(id=session.id, source=session.source, calls=kept, project=session.project)
 
-    def _add(self, call: Call, change: Change | None) -> None:
+    def _add(
+        self, call: Call, change: Change | None, predicted: Quick | None, rows: CallRows
+    ) -> None:
         usage = call.usage
         at = None if call.relative_time else call.at
         cost: Decimal | None = None
+        card: RateCard | None = None
         if usage is not None:
             key = (call.session, call.purpose, call.model or "unknown")
             bucket = self._buckets.get(key)
@@ -132,7 +132,10 @@ class _Work:
                 self._tally.add_reported(bucket, call.reported_cost, call.currency)
         if at is not None:
             self._moments.add(at)
-        self._spool.append(_row(call, usage, cost, change))
+        expected = None
+        if predicted is not None:
+            expected = Predicted(predicted.read, predicted.written, predicted.uncached)
+        self._spool.append(rows.row(call, cost, card, change, expected))
 
     def _cost(self, call: Call, usage: Usage, card: RateCard | None) -> Decimal | None:
         if card is None:
@@ -210,21 +213,24 @@ class _Work:
     def _finish(self, scope: Scope, quality: list[Quality]) -> AuditResult:
         self._correct_totals()
         buckets = self._buckets
+        self._findings.extend(self._cross.findings(self._book))
+        totals = merged(buckets.values()).totals()
         if self._undated:
             quality.append(undated(self._undated))
         return AuditResult(
             tool=Tool(__version__, rules_version(), self._tally.as_of),
             scope=scope,
-            totals=merged(buckets.values()).totals(),
+            totals=totals,
             calls=self._spool,
-            findings=[_finding_row(finding) for finding in self._ranked()],
-            what_if=WhatIf(),
-            simulation=Simulation(),
+            findings=[finding_row(found, self._edits.get(found.id)) for found in self._ranked()],
+            what_if=self._outlook.what_if(totals),
+            simulation=self._outlook.simulation(),
             data_quality=[*quality, *self._tally.assumptions()],
             by_session=_groups(buckets.items(), 0),
             by_purpose=_groups(buckets.items(), 1),
             by_model=_groups(buckets.items(), 2),
-            prices=[_price_used(card) for _, card in sorted(self._tally.cards.items())],
+            tools=self._tools.rows(),
+            prices=[price_used(card) for _, card in sorted(self._tally.cards.items())],
         )
 
     def _ranked(self) -> list[Finding]:
@@ -236,37 +242,6 @@ class _Work:
             return (finding.kind != "loss", -money, -finding.tokens_lost, finding.id)
 
         return sorted(self._findings, key=rank)
-
-
-def _row(call: Call, usage: Usage | None, cost: Decimal | None, change: Change | None) -> CallRow:
-    usage = usage or _NO_USAGE
-    at = call.at
-    return CallRow(
-        id=call.id,
-        session=call.session,
-        lane=call.lane,
-        purpose=call.purpose,
-        provider=call.provider,
-        model=call.model,
-        started_at=None if at is None or call.relative_time else iso(at),
-        total_input=usage.total_input,
-        cache_read=usage.cache_read,
-        cache_write=usage.cache_write,
-        uncached_input=usage.uncached_input,
-        output=usage.output,
-        cost=None if cost is None else plain(cost),
-        first_change=None if change is None else _change_row(change),
-        where=None if call.origin is None else str(call.origin),
-    )
-
-
-_NO_USAGE = Usage()
-
-
-def _change_row(change: Change) -> ChangeRow:
-    return ChangeRow(
-        change.level, change.path, change.byte_offset, change.kind, change.tokens_after
-    )
 
 
 def _groups(items: Iterable[tuple[_Key, Bucket]], part: int) -> list[Group]:
@@ -283,47 +258,3 @@ def _groups(items: Iterable[tuple[_Key, Bucket]], part: int) -> list[Group]:
 
 def _money(totals: Totals) -> Decimal:
     return Decimal(totals.cost.computed or 0)
-
-
-def _finding_row(finding: Finding) -> FindingRow:
-    place, fix = finding.first_change, finding.fix
-    return FindingRow(
-        id=finding.id,
-        rule=finding.rule,
-        name=finding.name,
-        title=finding.title,
-        verdict=finding.verdict,
-        evidence=finding.evidence,
-        kind=finding.kind,
-        session=finding.session,
-        calls=list(finding.calls),
-        established=list(finding.established),
-        to_check=list(finding.to_check),
-        rivals=[RivalRow(rival.rule, rival.why) for rival in finding.rivals],
-        first_change=None
-        if place is None
-        else PlaceRow(place.level, place.path, place.byte_offset),
-        tokens_lost=finding.tokens_lost,
-        lost=_loss_row(finding.lost),
-        fix=None if fix is None else FixRow(fix.title, fix.patch, _loss_row(fix.saves_alone)),
-    )
-
-
-def _loss_row(loss: Loss | None) -> LossRow | None:
-    if loss is None:
-        return None
-    return LossRow(plain(loss.input_equivalents), None if loss.cost is None else plain(loss.cost))
-
-
-def _price_used(card: RateCard) -> PriceUsed:
-    return PriceUsed(
-        id=card.id,
-        provider=card.provider,
-        model=card.model,
-        currency=card.currency,
-        rates=card.per_million(),
-        valid_from=card.valid_from,
-        source=card.source,
-        checked=card.checked,
-        note=card.note,
-    )

@@ -1,0 +1,139 @@
+"""Rows of the published result, made from calls, findings and price rows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from cacheaudit.model.call import Call
+from cacheaudit.model.change import Change
+from cacheaudit.model.clock import iso
+from cacheaudit.model.finding import Finding, Loss
+from cacheaudit.model.money import plain
+from cacheaudit.model.usage import Usage
+from cacheaudit.pricing.card import RateCard
+from cacheaudit.report.detail import Lives, Strips, events, first_token_seconds, writes
+from cacheaudit.report.result import (
+    CallRow,
+    ChangeRow,
+    FindingRow,
+    FixRow,
+    LossRow,
+    PlaceRow,
+    Predicted,
+    PriceUsed,
+    RivalRow,
+)
+
+_NO_USAGE = Usage()
+
+
+class CallRows:
+    """Makes the rows of calls; those of a lane in their order."""
+
+    def __init__(self) -> None:
+        self._lives = Lives()
+        self._strips = Strips()
+
+    def row(
+        self,
+        call: Call,
+        cost: Decimal | None,
+        card: RateCard | None,
+        change: Change | None,
+        predicted: Predicted | None,
+    ) -> CallRow:
+        """Make one row.
+
+        Args:
+            call: The call.
+            cost: What it cost; ``None`` where no price is known.
+            card: The price row that the whole cost rests on, where it is one.
+            change: Its first change against the call before it in its lane.
+            predicted: What it should have read and written.
+        """
+        usage = call.usage or _NO_USAGE
+        at = call.at
+        return CallRow(
+            id=call.id,
+            session=call.session,
+            lane=call.lane,
+            purpose=call.purpose,
+            provider=call.provider,
+            model=call.model,
+            started_at=None if at is None or call.relative_time else iso(at),
+            total_input=usage.total_input,
+            cache_read=usage.cache_read,
+            cache_write=usage.cache_write,
+            uncached_input=usage.uncached_input,
+            output=usage.output,
+            predicted=predicted,
+            cost=None if cost is None else plain(cost),
+            first_change=None if change is None else _change_row(change),
+            where=None if call.origin is None else str(call.origin),
+            writes=writes(call.usage),
+            price=None if card is None else card.id,
+            reported_cost=None if call.reported_cost is None else plain(call.reported_cost),
+            first_token_seconds=first_token_seconds(call),
+            alive_seconds=self._lives.of(call),
+            events=events(call) if call.boundaries or call.attempt else [],
+            reason=None if call.diagnostics is None else call.diagnostics.type,
+            strip=None if call.prompt is None else self._strips.of(call, change),
+        )
+
+
+def _change_row(change: Change) -> ChangeRow:
+    return ChangeRow(
+        level=change.level,
+        path=change.path,
+        byte_offset=change.byte_offset,
+        kind=change.kind,
+        tokens_after=change.tokens_after,
+        before=change.before,
+        after=change.after,
+    )
+
+
+def finding_row(finding: Finding, edit: str | None = None) -> FindingRow:
+    """Shape a finding; ``edit`` is its fix as ``simulate --edit`` takes it."""
+    place, fix = finding.first_change, finding.fix
+    return FindingRow(
+        id=finding.id,
+        rule=finding.rule,
+        name=finding.name,
+        title=finding.title,
+        verdict=finding.verdict,
+        evidence=finding.evidence,
+        kind=finding.kind,
+        session=finding.session,
+        calls=list(finding.calls),
+        established=list(finding.established),
+        to_check=list(finding.to_check),
+        rivals=[RivalRow(rival.rule, rival.why) for rival in finding.rivals],
+        first_change=None
+        if place is None
+        else PlaceRow(place.level, place.path, place.byte_offset),
+        tokens_lost=finding.tokens_lost,
+        lost=_loss_row(finding.lost),
+        fix=None if fix is None else FixRow(fix.title, fix.patch, _loss_row(fix.saves_alone), edit),
+    )
+
+
+def _loss_row(loss: Loss | None) -> LossRow | None:
+    if loss is None:
+        return None
+    return LossRow(plain(loss.input_equivalents), None if loss.cost is None else plain(loss.cost))
+
+
+def price_used(card: RateCard) -> PriceUsed:
+    """Shape a price row."""
+    return PriceUsed(
+        id=card.id,
+        provider=card.provider,
+        model=card.model,
+        currency=card.currency,
+        rates=card.per_million(),
+        valid_from=card.valid_from,
+        source=card.source,
+        checked=card.checked,
+        note=card.note,
+    )
