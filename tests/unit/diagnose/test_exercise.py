@@ -108,7 +108,9 @@ def test_row_seven_counts_from_the_start_of_the_long_request() -> None:
 
 
 def test_row_seven_says_that_the_lifetime_is_assumed_where_it_is() -> None:
-    assert any("record does not say" in line for line in findings()["ttl-used-up-by-long-request"].to_check)
+    assert any(
+        "record does not say" in line for line in findings()["ttl-used-up-by-long-request"].to_check
+    )
     labelled = findings(ttl="5m")["ttl-used-up-by-long-request"]
     assert not any("record does not say" in line for line in labelled.to_check)
     assert labelled.verdict == "consistent"
