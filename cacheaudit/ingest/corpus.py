@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cacheaudit.ingest.detect import detect, frequent_source, head_of
+from cacheaudit.ingest.detect import frequent_source, head_of, recognise
 from cacheaudit.ingest.files import FoundFile, find_files
 from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.guard import guarded, source_failed
@@ -122,7 +122,7 @@ class Corpus:
             quick = head_of(file.path, _QUICK_HEAD, _QUICK_LINES)
             if last.detect(quick) >= _SURE:
                 return last
-        return detect(head_of(file.path), self._sources)
+        return recognise(file.path, self._sources)
 
     def usages(self) -> Iterator[tuple[Source, UsageRecord, int | None]]:
         """Yield (source, record, more) for totals.

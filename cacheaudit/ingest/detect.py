@@ -16,6 +16,7 @@ from cacheaudit.model.ports import Head, Source
 
 HEAD_BYTES = 64 << 10
 HEAD_LINES = 40
+_SCAN = 1 << 20
 
 
 def frequent_source() -> Source:
@@ -39,15 +40,16 @@ def all_sources() -> tuple[Source, ...]:
     return tuple(cast("Source", source) for source in found if source is not None)
 
 
-def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES) -> Head:
-    """Read and decode the beginning of a file.
+def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES, start: int = 0) -> Head:
+    """Read and decode the beginning of a file, or of what lies behind byte ``start``.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb") as stream:
+        stream.seek(start)
         data = stream.read(limit)
-        size = os.fstat(stream.fileno()).st_size
+        size = os.fstat(stream.fileno()).st_size - start
     document = None
     if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
         document = decode(data)
@@ -64,6 +66,24 @@ def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None
         if score > best_score:
             best, best_score = source, score
     return best
+
+
+def recognise(path: Path, sources: Sequence[Source] | None = None) -> Source | None:
+    """Return the source of a file, as :func:`detect` does; an overlong first line hides nothing.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    head = head_of(path)
+    found = detect(head, sources)
+    if found is not None or len(head.data) == head.size or b"\n" in head.data:
+        return found
+    with path.open("rb") as stream:
+        while chunk := stream.read(_SCAN):
+            if (end := chunk.find(b"\n")) >= 0:
+                behind = stream.tell() - len(chunk) + end + 1
+                return detect(head_of(path, start=behind), sources)
+    return None
 
 
 def _json_objects(data: bytes, size: int, most: int) -> tuple[dict[str, object], ...]:

@@ -17,6 +17,7 @@ from cacheaudit.model.ports import ProblemSink
 
 CHUNK = 1 << 20
 MAX_LINE = 64 << 20
+_BLANKS = b" \t\r\0"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -146,27 +147,37 @@ def _transcoded(
 def _split(
     stream: BinaryIO, offset: int, number: int, path: Path, problems: ProblemSink
 ) -> Iterator[tuple[int, int, bytes]]:
-    rest = b""
+    pieces: list[bytes] = []  # of the line that the chunk before did not end
+    held = 0
     skipping = False
     while chunk := stream.read(CHUNK):
         lines = chunk.split(b"\n")
-        lines[0] = rest + lines[0] if not skipping else lines[0]
         rest = lines.pop()
+        if lines and skipping:
+            offset += len(lines.pop(0)) + 1
+            problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
+            number += 1
+            skipping = False
+        elif lines and pieces:
+            pieces.append(lines[0])
+            lines[0] = b"".join(pieces)
+            pieces.clear()
         for line in lines:
             offset += len(line) + 1
-            if skipping:
-                skipping = False
-                problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
-            elif line.strip(b" \t\r\0"):
+            if line.strip(_BLANKS):
                 yield number, offset, line.rstrip(b"\r")
             number += 1
-        if len(rest) > MAX_LINE or skipping:
-            offset += len(rest)
-            rest, skipping = b"", True
+        held = len(rest) + (0 if lines or not pieces else held)
+        if skipping or held > MAX_LINE:
+            offset += sum(map(len, pieces)) + len(rest)
+            pieces.clear()
+            skipping = True
+        elif rest:
+            pieces.append(rest)
     if skipping:
         problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
-    elif rest.strip(b" \t\r\0"):
-        yield number, offset + len(rest), rest
+    elif (last := b"".join(pieces)).strip(_BLANKS):
+        yield number, offset + len(last), last
 
 
 def line_chunks(

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from cacheaudit.errors import UnknownFormatError, UsageError
-from cacheaudit.ingest.detect import all_sources, detect, head_of
+from cacheaudit.ingest.detect import all_sources, recognise
 from cacheaudit.ingest.files import FoundFile, find_files, usual_places
 from cacheaudit.ingest.guard import guarded, source_failed
 from cacheaudit.ingest.names import clean_calls, is_text, shown, why_not
@@ -184,7 +184,7 @@ class _Import:
             if old is not None and self._is_as_it_was(file, old):
                 self._files["skipped"] += 1
                 return
-            source = detect(head_of(file.path), self._sources) if file.size else None
+            source = recognise(file.path, self._sources) if file.size else None
             if source is None:
                 self._unrecognised(file)
                 return

@@ -12,7 +12,7 @@ import msgspec
 
 from cacheaudit.errors import CacheAuditError, UsageError
 from cacheaudit.ingest._fields import decode
-from cacheaudit.ingest.detect import detect, head_of
+from cacheaudit.ingest.detect import recognise
 from cacheaudit.ingest.lines import parse, raw_lines
 from cacheaudit.ingest.names import shown
 from cacheaudit.ingest.problems import Problems
@@ -145,7 +145,7 @@ def _only_line(path: Path) -> str:
 
 def _recorded(path: Path, wanted: str) -> Call | None:
     """Look the call up through the source that reads this format."""
-    source = detect(head_of(path))
+    source = recognise(path)
     if source is None or not source.capabilities.bodies:
         return None
     line = int(wanted) if wanted.isdigit() else None

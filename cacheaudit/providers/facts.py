@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
@@ -90,9 +90,10 @@ class Rules:
         surface: Surface, as named in the facts; ``None`` where it is not known.
         facts: By name.
         machine: Name of the cache machine that plays these rules; ``None`` where none is known.
+        lifetimes: Seconds by the lifetimes' names.
     """
 
-    __slots__ = ("facts", "machine", "model", "provider", "surface")
+    __slots__ = ("facts", "lifetimes", "machine", "model", "provider", "surface")
 
     def __init__(
         self, provider: str, model: str, surface: str | None, facts: dict[str, Fact]
@@ -102,6 +103,9 @@ class Rules:
         self.surface = surface
         self.facts = facts
         self.machine = self.text("machine")
+        self.lifetimes: Mapping[str, float] = {
+            name: float(seconds) for name, seconds in self.value("ttl_seconds", {}).items()
+        }
 
     def value(self, name: str, default: Any = None) -> Any:
         """Return a fact's value."""
@@ -125,7 +129,7 @@ class Rules:
 
     def ttl_seconds(self) -> dict[str, float]:
         """Return lifetimes by their names."""
-        return {name: float(seconds) for name, seconds in self.value("ttl_seconds", {}).items()}
+        return dict(self.lifetimes)
 
     def weak(self) -> tuple[str, ...]:
         """Names of the facts that rest on one secondary source or on inference."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cacheaudit.dialects.sse import SseEvent, decode_sse
+from cacheaudit.dialects.sse import LONGEST, SseDecoder, SseEvent, decode_sse
 from cacheaudit.ingest._fields import Record, is_absent, mapping, sequence, text
 from cacheaudit.ingest.answers import is_event_stream, raw_usage
 from cacheaudit.ingest.documents import count_unreadable, json_records
@@ -90,7 +90,7 @@ class HttpCaptureSource:
         except OSError as error:
             count_unreadable(path, error, problems)
             return
-        source = _from_stream(path) if streamed else _from_records(path, problems)
+        source = _from_stream(path, problems) if streamed else _from_records(path, problems)
         for exchange in source:
             call = exchanges.call(exchange)
             if call is not None:
@@ -281,12 +281,13 @@ def _times(record: Record, *, has_response: bool) -> tuple[float | None, Span | 
     return None, Span(stamp - (duration or _LONGEST), stamp), ended
 
 
-def _from_stream(path: Path) -> Iterator[Exchange]:
+def _from_stream(path: Path, problems: ProblemSink) -> Iterator[Exchange]:
     """Cut a file of server-sent events into responses and yield each."""
     events: list[SseEvent] = []
     number = 0
+    decoder = SseDecoder()
     with path.open("rb") as stream:
-        for event in decode_sse(iter(lambda: stream.read(_STREAM_CHUNK), b"")):
+        for event in decode_sse(iter(lambda: stream.read(_STREAM_CHUNK), b""), decoder):
             if events and _begins(event):
                 number += 1
                 yield _streamed(events, number)
@@ -294,6 +295,8 @@ def _from_stream(path: Path) -> Iterator[Exchange]:
             events.append(event)
     if events:
         yield _streamed(events, number + 1)
+    if decoder.dropped:
+        problems("too_long_line", str(path), f"{decoder.dropped} events over {LONGEST >> 20} MiB")
 
 
 def _begins(event: SseEvent) -> bool:

@@ -248,3 +248,10 @@ def test_money_is_exact_after_damage_next_to_it(tmp_path: Path) -> None:
     found = _checked(tmp_path, "usage", str(file), "--json")
     assert found is not None
     assert Decimal(found["totals"]["cost"]["reported"]) == Decimal("0.1")
+
+
+def test_an_overlong_first_line_hides_nothing(tmp_path: Path) -> None:
+    row = json.dumps(transcript_line("m1", messages_usage(5, 6, 7, 8)))
+    for start in ("x" * 100_000, '{"type": "user", "text": "' + "x" * 3_000_000 + '"}'):
+        (tmp_path / "s1.jsonl").write_text(f"{start}\n{row}\n")
+        assert bill(tmp_path, tmp_path / "s1.jsonl").parts == (5, 6, 7, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,3 +71,18 @@ def test_events_come_as_soon_as_they_are_complete() -> None:
     assert decoder.feed(b"\ndata: 2") == [SseEvent("1")]
     assert decoder.close() == [SseEvent("2")]
     assert decoder.close() == []
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+@pytest.mark.parametrize(
+    "middle", [b"data: " + b"x" * 500 + b"\n\n", b"data: xxxx\n" * 60 + b"\n", b"x" * 900 + b"\n\n"]
+)
+def test_an_event_without_end_is_dropped_and_the_next_one_read(size: int, middle: bytes) -> None:
+    raw = b"data: one\n\n" + middle + b"data: two\n\n"
+    decoder = SseDecoder(longest=100)
+    pieces = [raw[at : at + size] for at in range(0, len(raw), size)]
+    found = [event.data for event in decode_sse(pieces, decoder)]
+    assert (found[0], found[-1]) == ("one", "two")
+    # A line that came whole was in memory already and is no data.
+    assert len(found) == 2
+    assert decoder.dropped == (0 if size == 1_000 and b"data" not in middle else 1)

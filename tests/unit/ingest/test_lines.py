@@ -35,6 +35,31 @@ def test_offsets_and_numbers_equal_those_of_a_plain_split(
     assert list(lines.raw_lines(path, Problems())) == expected
 
 
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 8), st.integers(12, 40)), max_size=12),
+    chunk=st.integers(1, 4),
+    ends=st.booleans(),
+)
+def test_lines_across_reads_are_whole_and_overlong_ones_leave_no_trace(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], chunk: int, ends: bool
+) -> None:
+    path = tmp_path_factory.mktemp("l") / "x.jsonl"
+    data = b"\n".join(b"x" * size for size in sizes) + (b"\n" if ends else b"")
+    path.write_bytes(data)
+    expected, offset = [], 0
+    for number, size in enumerate(sizes, 1):
+        offset = min(offset + size + 1, len(data))
+        if 0 < size <= 8:
+            expected.append((number, offset, b"x" * size))
+    problems = Problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "CHUNK", chunk)
+        patch.setattr(lines, "MAX_LINE", 8)
+        assert list(lines.raw_lines(path, problems)) == expected
+    assert problems.count("too_long_line") == sum(size > 8 for size in sizes)
+
+
 def test_reading_can_go_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"1\n22\n333\n")
