@@ -24,3 +24,67 @@ class LocalBackendError(Exception):
         self.hint = hint
         if hint is not None:
             self.add_note(hint)
+
+
+class CacheError(LocalBackendError):
+    """Something about the KV cache."""
+
+    error_code = "cache_error"
+
+
+class OutOfPagesError(CacheError):
+    """More pages were asked for than are free or may be evicted; nothing was changed."""
+
+    error_code = "out_of_pages"
+
+
+class RequestTooLargeError(CacheError):
+    """A request can never fit, however long it waits."""
+
+    error_code = "request_too_large"
+
+
+class QueueFullError(CacheError):
+    """As many requests wait as may wait."""
+
+    error_code = "queue_full"
+
+
+class CacheStateError(CacheError):
+    """A call that the state of a sequence, a pin or a cache forbids."""
+
+    error_code = "cache_state"
+
+
+class CacheIntegrityError(CacheError):
+    """The books of a cache contradict each other: a bug."""
+
+    error_code = "cache_integrity"
+
+
+class UnsupportedSpecError(CacheError):
+    """A model asks for a kind of layer state that this version does not manage."""
+
+    error_code = "unsupported_spec"
+
+
+class TierError(CacheError):
+    """An offload tier cannot be reached or set up. Single pages that fail are misses instead."""
+
+    error_code = "tier_error"
+
+
+class RecordError(TierError):
+    """A stored page cannot be used; ``reason`` says why."""
+
+    error_code = "record_error"
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class SnapshotError(CacheError):
+    """A snapshot is torn, of another version, or of another memory layout."""
+
+    error_code = "snapshot_error"

@@ -1,0 +1,476 @@
+"""The pages of one group of layers: what a prompt finds, and the tables that attention reads.
+
+A table lists the pages of one sequence by position. Its first pages may be lent by the cache; all
+others belong to the sequence. Pages up to ``published`` are complete and never written again, so a
+page may be written exactly if it lies behind them and nobody else holds it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from local_backend._typing import override
+from local_backend.errors import OutOfPagesError
+from local_backend.kvcache.base import Match, Pin, PrefixCache, VictimSink
+from local_backend.kvcache.keys import TokenKey
+from local_backend.kvcache.pages import NULL_PAGE, PagePool, SizeInfo, no_pages
+from local_backend.kvcache.specs import GroupSpec
+from local_backend.kvcache.store import PageStore
+from local_backend.kvcache.tiers.stack import TierStack
+
+NOTHING: frozenset[bytes] = frozenset()
+
+
+class Table:
+    """The pages of one sequence in one group.
+
+    Attributes:
+        pages: By position; the null page stands for one that is not needed any more.
+        published: Pages that are complete and never written again.
+    """
+
+    __slots__ = ("pages", "published")
+
+    def __init__(self, pages: array[int], published: int) -> None:
+        self.pages = pages
+        self.published = published
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a group can restore of a prompt, without having changed anything.
+
+    Attributes:
+        length: Tokens in whole pages.
+        resident: Pages of them that are in memory and will be lent.
+        idle: Evictable pages that lending protects.
+        tail_tokens: Tokens of the next page that can be copied.
+        restore: Page index and identity of those that a tier has to give.
+        place: Where it was found; the group's own affair.
+    """
+
+    length: int
+    resident: int
+    idle: int
+    tail_tokens: int = 0
+    restore: Sequence[tuple[int, bytes]] = ()
+    place: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A page that must be copied before the target is read or written.
+
+    Attributes:
+        group: Name of the group.
+        source: Page to read. It stays as it is until the copy is done.
+        target: Page to write.
+        tokens: How many of its first tokens count.
+    """
+
+    group: str
+    source: int
+    target: int
+    tokens: int
+
+
+@dataclass(slots=True)
+class Offer:
+    """Pages held for a tier until ``release`` is called."""
+
+    keys: list[bytes]
+    pages: list[int]
+    release: Callable[[], None]
+
+
+class CacheGroup(ABC):
+    """Pages of layers that need the same ones.
+
+    Args:
+        spec: The layers.
+        pool: Their pages.
+        store: The bytes of the pages; None where nobody asks for them.
+    """
+
+    def __init__(self, spec: GroupSpec, pool: PagePool, store: PageStore | None) -> None:
+        self.spec = spec
+        self.pool = pool
+        self.store = store
+        self.page_size = spec.page_size
+        self.owned = 0
+
+    def pages_for(self, tokens: int) -> int:
+        """Pages that hold as many tokens."""
+        return -(-tokens // self.page_size)
+
+    # What a prompt finds.
+
+    @abstractmethod
+    def plan(
+        self,
+        key: TokenKey,
+        limit: int,
+        tiers: TierStack | None = None,
+        without: Collection[bytes] = NOTHING,
+    ) -> Plan:
+        """The longest prefix of at most ``limit`` tokens that can be continued from.
+
+        Args:
+            key: The prompt.
+            limit: Most tokens.
+            tiers: Where pages may be besides the memory.
+            without: Identities that a tier claimed to have and did not give.
+        """
+
+    def need(self, plan: Plan, tokens: int) -> int:
+        """Pages to allocate for a sequence of as many tokens that begins as planned."""
+        return self.pages_for(tokens) - self._spared(plan)
+
+    @abstractmethod
+    def _spared(self, plan: Plan) -> int:
+        """Pages at the start of a table that need no allocation."""
+
+    def room(self, plan: Plan) -> int:
+        """Pages that can be had once the planned ones are protected."""
+        return self.pool.available + self.evictable - plan.idle
+
+    # The life of a table.
+
+    @abstractmethod
+    def open(
+        self, plan: Plan, key: TokenKey, tokens: int, payloads: Mapping[int, bytes]
+    ) -> tuple[Table, Pin | None]:
+        """Lend, make room, allocate, and publish what a tier gave.
+
+        Args:
+            plan: Fresh, and there is room for it.
+            key: The prompt.
+            tokens: Tokens that the table shall have pages for.
+            payloads: By page index, the bytes of the pages to restore.
+
+        Returns:
+            The table, and a pin on the page whose tail is to be copied.
+        """
+
+    def grow(self, table: Table, tokens: int) -> int:
+        """Add pages so that the table holds as many tokens; how many were added.
+
+        Raises:
+            OutOfPagesError: There are not as many; nothing was changed.
+        """
+        missing = self.pages_for(tokens) - len(table.pages)
+        if missing <= 0:
+            return 0
+        table.pages.extend(self.take(missing))
+        return missing
+
+    @abstractmethod
+    def commit(self, table: Table, key: TokenKey, computed: int) -> int:
+        """Publish pages that are complete, and give up those that are not needed any more.
+
+        Returns:
+            How many pages the cache took over.
+        """
+
+    @abstractmethod
+    def fork(self, table: Table) -> Table:
+        """A second table with the same content."""
+
+    @abstractmethod
+    def cut(self, table: Table, pages: int) -> None:
+        """Drop pages of the sequence from an index on."""
+
+    @abstractmethod
+    def close(self, table: Table) -> None:
+        """Give everything back."""
+
+    def is_writable(self, table: Table, index: int) -> bool:
+        """Whether the page at an index may be written: nobody else holds it, and it is open."""
+        page = table.pages[index]
+        return index >= table.published and page != NULL_PAGE and self.pool.holders(page) == 1
+
+    def separate(self, table: Table, index: int) -> tuple[int, int]:
+        """Put a page of its own at an index; the old one and the new one.
+
+        The holder's share of the old page is not given back: it must be dropped once the copy ran.
+
+        Raises:
+            OutOfPagesError: There is none; nothing was changed.
+        """
+        old = table.pages[index]
+        new = self.take(1)[0]
+        table.pages[index] = new
+        return old, new
+
+    def take(self, count: int) -> array[int]:
+        """Allocate, evicting where the free pages do not suffice.
+
+        Raises:
+            OutOfPagesError: There are not as many; nothing was changed.
+        """
+        short = count - self.pool.available
+        if short > 0:
+            if short > self.evictable:
+                raise OutOfPagesError(
+                    f"{count} pages wanted in group {self.spec.name}: {self.pool.available} are"
+                    f" free, {self.evictable} may be evicted"
+                )
+            self.evict(short)
+        self.owned += count
+        return self.pool.allocate(count)
+
+    def drop(self, pages: array[int]) -> None:
+        """Give up a sequence's share of pages."""
+        self.owned -= self.pool.drop(pages)
+
+    # Books.
+
+    @property
+    @abstractmethod
+    def evictable(self) -> int:
+        """Cached pages that nobody uses."""
+
+    @property
+    @abstractmethod
+    def pinned(self) -> int:
+        """Cached pages in use."""
+
+    @abstractmethod
+    def evict(self, count: int) -> int:
+        """Free idle cached pages; how many."""
+
+    @abstractmethod
+    def reset(self) -> int:
+        """Forget all cached pages; how many there were."""
+
+    @abstractmethod
+    def set_victim_sink(self, sink: VictimSink) -> None:
+        """Tell somebody of pages about to be evicted."""
+
+    @abstractmethod
+    def offer(self, table: Table, start: int) -> Offer:
+        """Published pages of a table from an index on, held until they are released."""
+
+    @abstractmethod
+    def table_pages(self, table: Table) -> Iterator[int]:
+        """Pages of a table that belong to the sequence."""
+
+    @abstractmethod
+    def cached_pages(self) -> Iterator[int]:
+        """Pages that belong to the cache."""
+
+    @abstractmethod
+    def check_cache(self) -> None:
+        """Check the cache of the group.
+
+        Raises:
+            CacheIntegrityError: Something contradicts.
+        """
+
+    def sizes(self) -> SizeInfo:
+        """Where the pages are. The four numbers are counted apart, not derived."""
+        return SizeInfo(
+            self.pool.total, self.pool.available, self.evictable, self.pinned + self.owned
+        )
+
+    def check(self, tables: Iterable[Table], held: Iterable[int]) -> None:
+        """Check everything against what the sequences hold.
+
+        Args:
+            tables: Of all sequences.
+            held: Pages that pending copies hold.
+
+        Raises:
+            CacheIntegrityError: Something contradicts.
+        """
+        self.check_cache()
+        owned = [page for table in tables for page in self.table_pages(table)]
+        owned.extend(held)
+        self.pool.check(owned, self.cached_pages())
+
+
+class PagedTable(Table):
+    """A table whose start the cache lends.
+
+    Attributes:
+        pin: Protects what is lent and what was published.
+        own_from: First page that still belongs to the sequence.
+        duplicates: Earlier pages that do, since the cache had others with the same content.
+    """
+
+    __slots__ = ("duplicates", "own_from", "pin")
+
+    def __init__(self, pages: array[int], published: int, pin: Pin) -> None:
+        self.pages = pages
+        self.pin = pin
+        self.published = self.own_from = published
+        self.duplicates = no_pages()
+
+
+class PagedGroup(CacheGroup):
+    """Layers that need the whole prefix; one prefix cache finds it."""
+
+    def __init__(
+        self, spec: GroupSpec, pool: PagePool, store: PageStore | None, cache: PrefixCache
+    ) -> None:
+        super().__init__(spec, pool, store)
+        self.cache = cache
+
+    @override
+    def plan(
+        self,
+        key: TokenKey,
+        limit: int,
+        tiers: TierStack | None = None,
+        without: Collection[bytes] = NOTHING,
+    ) -> Plan:
+        match = self.cache.match(key, limit)
+        tail = match.tail
+        idle = match.idle if tail is None else tail.idle
+        plan = Plan(match.length, len(match.pages), idle, match.tail_tokens, (), match)
+        if tiers is not None:
+            self._add_restorable(plan, match, key, limit, tiers, without)
+        return plan
+
+    def _add_restorable(
+        self,
+        plan: Plan,
+        match: Match,
+        key: TokenKey,
+        limit: int,
+        tiers: TierStack,
+        without: Collection[bytes],
+    ) -> None:
+        last = min(limit, len(key)) // self.page_size
+        chain = key.chain(self.page_size, last)[plan.resident : last]
+        held = tiers.held(self.spec, chain) if chain else set()
+        restore: list[tuple[int, bytes]] = []
+        for index, identity in enumerate(chain, plan.resident):
+            if identity not in held or identity in without:
+                break
+            restore.append((index, identity))
+        if restore:
+            # A whole page beats a part of one.
+            plan.restore = restore
+            plan.length += len(restore) * self.page_size
+            plan.tail_tokens = 0
+            plan.idle = match.idle
+
+    @override
+    def _spared(self, plan: Plan) -> int:
+        return plan.resident
+
+    @override
+    def open(
+        self, plan: Plan, key: TokenKey, tokens: int, payloads: Mapping[int, bytes]
+    ) -> tuple[PagedTable, Pin | None]:
+        match = plan.place
+        if not isinstance(match, Match):
+            raise TypeError("the plan is of another group")
+        pin = self.cache.pin(match, tail=plan.tail_tokens > 0)
+        pages = match.pages
+        pages.extend(self.take(self.pages_for(tokens) - len(pages)))
+        table = PagedTable(pages, plan.resident, pin)
+        if payloads and self.store is not None:
+            for index, payload in payloads.items():
+                self.store.write_page(pages[index], payload)
+            self.commit(table, key, plan.length)
+        return table, pin.tail
+
+    @override
+    def commit(self, table: Table, key: TokenKey, computed: int) -> int:
+        if not isinstance(table, PagedTable):
+            raise TypeError("the table is of another group")
+        begin, end = table.published, computed // self.page_size
+        if end <= begin:
+            return 0
+        fresh = table.pages[begin:end]
+        if self.pool.shared_pages:
+            # What a fork still holds cannot belong to the cache alone.
+            shared = next((i for i, page in enumerate(fresh) if self.pool.holders(page) > 1), None)
+            fresh = fresh[:shared]
+            end = begin + len(fresh)
+        known = self.cache.extend(table.pin, key, fresh)
+        if known:
+            table.duplicates.extend(fresh[:known])
+        table.published = table.own_from = end
+        self.owned -= len(fresh) - known
+        return len(fresh) - known
+
+    @override
+    def fork(self, table: Table) -> PagedTable:
+        if not isinstance(table, PagedTable):
+            raise TypeError("the table is of another group")
+        own = table.pages[table.own_from :]
+        self.pool.share(own)
+        self.pool.share(table.duplicates)
+        other = PagedTable(table.pages[:], table.published, self.cache.repin(table.pin))
+        other.own_from = table.own_from
+        other.duplicates = table.duplicates[:]
+        return other
+
+    @override
+    def cut(self, table: Table, pages: int) -> None:
+        if pages < table.published:
+            raise ValueError("published pages cannot be cut off")
+        gone = table.pages[pages:]
+        del table.pages[pages:]
+        self.drop(gone)
+
+    @override
+    def close(self, table: Table) -> None:
+        if not isinstance(table, PagedTable):
+            raise TypeError("the table is of another group")
+        if len(table.pages) > table.own_from:
+            self.drop(table.pages[table.own_from :])
+        if table.duplicates:
+            self.drop(table.duplicates)
+        self.cache.unpin(table.pin)
+
+    @property
+    @override
+    def evictable(self) -> int:
+        return self.cache.evictable
+
+    @property
+    @override
+    def pinned(self) -> int:
+        return self.cache.pinned
+
+    @override
+    def evict(self, count: int) -> int:
+        return self.cache.evict(count)
+
+    @override
+    def reset(self) -> int:
+        return self.cache.reset()
+
+    @override
+    def set_victim_sink(self, sink: VictimSink) -> None:
+        self.cache.victim_sink = sink
+
+    @override
+    def offer(self, table: Table, start: int) -> Offer:
+        if not isinstance(table, PagedTable):
+            raise TypeError("the table is of another group")
+        pin = self.cache.repin(table.pin)
+        items = self.cache.pinned_keys(pin, start)
+        keys, pages = [key for key, _ in items], [page for _, page in items]
+        return Offer(keys, pages, lambda: self.cache.unpin(pin, is_use=False))
+
+    @override
+    def table_pages(self, table: Table) -> Iterator[int]:
+        if isinstance(table, PagedTable):
+            yield from table.pages[table.own_from :]
+            yield from table.duplicates
+
+    @override
+    def cached_pages(self) -> Iterator[int]:
+        return self.cache.all_pages()
+
+    @override
+    def check_cache(self) -> None:
+        self.cache.check_integrity()

@@ -1,0 +1,484 @@
+"""Prefixes in a radix tree: one node for a stretch of pages that no prompt has left so far.
+
+A node is split where a match that is used ends. Its edge is compared as memory, so that a prompt
+of 8,000 tokens costs a few comparisons. With ``page_size=1`` reuse is exact to the token; with
+larger pages the part of a page that still agrees is reported as the match's tail, to be copied.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+
+from local_backend._typing import override
+from local_backend.kvcache.base import Match, Pin, PrefixCache, Segment
+from local_backend.kvcache.compare import (
+    branch_key,
+    common_pages,
+    common_tokens,
+    nearest,
+    same_extras,
+)
+from local_backend.kvcache.evict import Entry, Policy
+from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey, page_key
+from local_backend.kvcache.pages import PagePool, no_pages
+from local_backend.kvcache.radix_check import check_tree
+
+Extras = Mapping[int, PageExtra]
+
+
+class Node(Entry):
+    """One stretch.
+
+    Attributes:
+        data: Its tokens.
+        pages: Its pages.
+        start: Pages before it.
+        parent: What it continues; None for the start of a namespace, which holds no pages.
+        children: Continuations by their first page.
+        order: The keys of ``children``, sorted; kept where tails are looked for.
+        extras: By page inside the node; empty for plain text.
+        chain: Identities of its first pages, as far as someone asked; for the start of a
+            namespace, that of the namespace.
+    """
+
+    __slots__ = ("chain", "children", "data", "extras", "order", "pages", "parent", "start")
+
+    def __init__(
+        self,
+        data: bytes,
+        pages: array[int],
+        parent: Node | None,
+        stamp: int,
+        extras: dict[int, PageExtra],
+    ) -> None:
+        self.lock = self.hits = self.ticket = 0
+        self.stamp = stamp
+        self.data = data
+        self.pages = pages
+        self.start: int = 0 if parent is None else parent.start + len(parent.pages)
+        self.parent = parent
+        self.children: dict[bytes, Node] = {}
+        self.order: list[bytes] = []
+        self.extras = extras
+        self.chain: list[bytes] = []
+
+    def first_key(self, step: int) -> bytes:
+        """What its parent files it under."""
+        if not self.extras:
+            return self.data[:step]
+        return branch_key(self.data[:step], self.extras.get(0))
+
+
+class RadixCache(PrefixCache):
+    """A radix tree of pages for each namespace."""
+
+    name = "radix"
+
+    def __init__(
+        self, pool: PagePool, page_size: int, policy: Policy, *, tails: bool = False
+    ) -> None:
+        super().__init__(pool, page_size, policy, tails=tails)
+        self._roots: dict[bytes, Node] = {}
+        self._nodes = 0
+
+    @property
+    @override
+    def entries(self) -> int:
+        return self._nodes
+
+    # Finding.
+
+    @override
+    def match(self, key: TokenKey, limit: int) -> Match:
+        step = self.page_bytes
+        data = key.data
+        stop = min(limit * TOKEN_BYTES, len(data)) // step * step
+        pages = no_pages()
+        node = self._roots.get(key.root)
+        if node is None:
+            return Match(0, pages, 0, key.root, None, 0, self._version)
+        extras = key.extras(self.page_size)
+        at = idle = offset = 0
+        while at < stop:
+            first = data[at : at + step]
+            if extras:
+                first = branch_key(first, extras.get(at // step))
+            child = node.children.get(first)
+            if child is None:
+                break
+            node, edge, held = child, child.data, child.pages
+            after = at + len(edge)
+            if after <= stop and not (extras or child.extras) and data.startswith(edge, at):
+                offset = len(held)
+                pages.extend(held)
+                at = after
+            else:
+                offset = self._agreeing(child, data, at, stop, extras)
+                pages.extend(held[:offset])
+                at += offset * step
+            if child.lock == 0:
+                idle += offset
+            if offset < len(held):
+                break
+        found = at // step * self.page_size
+        match = Match(found, pages, idle, key.root, node, offset, self._version)
+        if self.tails and limit > found:
+            self._add_tail(match, key, limit - found, extras)
+        return match
+
+    def _agreeing(self, child: Node, data: bytes, at: int, stop: int, extras: Extras) -> int:
+        """How many whole pages of a node stand in the prompt."""
+        edge = child.data
+        if at + len(edge) <= stop and data.startswith(edge, at):
+            found = len(child.pages)
+        else:
+            step = self.page_bytes
+            found = common_pages(data, at, edge, min(stop - at, len(edge)) // step, step)
+        if extras or child.extras:
+            found = same_extras(extras, at // self.page_bytes, child.extras, found)
+        return found
+
+    def _add_tail(self, match: Match, key: TokenKey, room: int, extras: Extras) -> None:
+        """Look for the page behind the match that has the longest common beginning."""
+        step = self.page_bytes
+        at = match.length * TOKEN_BYTES
+        ours, extra = key.data[at : at + step], extras.get(at // step)
+        first = ours[:TOKEN_BYTES]
+        node: Node = match.place
+        if match.offset < len(node.pages):
+            candidates = [(node, match.offset)]
+        else:
+            near = nearest(node.order, branch_key(ours, extra))
+            candidates = [(node.children[name], 0) for name in near if name.startswith(first)]
+        for child, offset in candidates:
+            theirs = child.data[offset * step : (offset + 1) * step]
+            count = min(common_tokens(ours, extra, theirs, child.extras.get(offset)), room)
+            if count > match.tail_tokens:
+                pages = match.pages + child.pages[offset : offset + 1]
+                idle = match.idle + (child.lock == 0)
+                length = match.length + self.page_size
+                match.tail_tokens = count
+                match.tail = Match(
+                    length, pages, idle, match.root, child, offset + 1, self._version
+                )
+
+    # Protecting.
+
+    @override
+    def pin(self, match: Match, *, tail: bool = False) -> Pin:
+        self._require_fresh(match)
+        node: Node | None = match.place
+        if node is None:
+            node = self._roots[match.root] = Node(b"", no_pages(), None, 0, {})
+            node.chain.append(match.root)
+        elif match.offset < len(node.pages):
+            node = self._split(node, match.offset)
+        pin = self._pin_node(node, match.length)
+        if tail and match.tail is not None:
+            child: Node = match.tail.place
+            offset = match.tail.offset
+            if child is match.place:  # the split above has moved its beginning
+                offset -= match.offset
+            if offset < len(child.pages):
+                child = self._split(child, offset)
+            pin.tail = self._pin_node(child, match.tail.length)
+        self._version += 1
+        return pin
+
+    def _pin_node(self, node: Node, length: int) -> Pin:
+        stamp = self._tick()
+        walk: Node | None = node
+        updates = 0
+        while walk is not None:
+            if walk.lock == 0:
+                self._evictable -= len(walk.pages)
+                self._queue.discard(walk)
+            walk.lock += 1
+            walk.stamp = stamp
+            walk.hits += 1
+            updates += 1
+            walk = walk.parent
+        self.books.updates += updates
+        return Pin(node, length // self.page_size, stamp)
+
+    @override
+    def repin(self, pin: Pin) -> Pin:
+        self._require_live(pin)
+        walk: Node | None = pin.place
+        while walk is not None:
+            walk.lock += 1
+            self.books.updates += 1
+            walk = walk.parent
+        self._version += 1
+        return Pin(pin.place, pin.pages, pin.stamp)
+
+    @override
+    def unpin(self, pin: Pin, *, is_use: bool = True) -> None:
+        self._require_live(pin)
+        pin.is_live = False
+        stamp = self._tick() if is_use else 0
+        walk: Node | None = pin.place
+        updates = 0
+        while walk is not None:
+            walk.lock -= 1
+            if stamp:
+                walk.stamp = stamp
+            updates += 1
+            if walk.lock == 0:
+                self._evictable += len(walk.pages)
+                self._leave(walk)
+            walk = walk.parent
+        self.books.updates += updates
+        self._version += 1
+
+    def _leave(self, node: Node) -> None:
+        """Make an idle node a candidate if nothing continues it."""
+        if node.children:
+            return
+        if node.parent is None:
+            self._roots.pop(node.chain[0], None)
+        else:
+            self._queue.push(node, node.start, len(node.pages))
+
+    def _split(self, node: Node, count: int) -> Node:
+        """Cut a node behind its first pages. The node itself becomes the lower part."""
+        step = self.page_bytes
+        parent = node.parent
+        if parent is None:  # pragma: no cover - such nodes hold no pages
+            raise AssertionError("the start of a namespace cannot be split")
+        first = node.first_key(step)
+        extras = {page: extra for page, extra in node.extras.items() if page < count}
+        upper = Node(node.data[: count * step], node.pages[:count], parent, node.stamp, extras)
+        upper.hits, upper.lock = node.hits, node.lock
+        upper.chain = node.chain[:count]
+        node.data = node.data[count * step :]
+        node.pages = node.pages[count:]
+        node.chain = node.chain[count:]
+        node.extras = {page - count: x for page, x in node.extras.items() if page >= count}
+        node.start += count
+        node.parent = upper
+        parent.children[first] = upper
+        lower = node.first_key(step)
+        upper.children[lower] = node
+        if self.tails:
+            upper.order.append(lower)
+        self._nodes += 1
+        self.books.splits += 1
+        self.books.updates += 2
+        return upper
+
+    # Adding.
+
+    @override
+    def extend(self, pin: Pin, key: TokenKey, pages: array[int]) -> int:
+        self._require_live(pin)
+        step = self.page_bytes
+        data = key.data
+        extras = key.extras(self.page_size)
+        at = pin.pages * step
+        stop = at + len(pages) * step
+        if stop > len(data):
+            raise ValueError("more pages than the prompt has tokens for")
+        node: Node = pin.place
+        known = 0
+        while at < stop:
+            first = data[at : at + step]
+            if extras:
+                first = branch_key(first, extras.get(at // step))
+            child = node.children.get(first)
+            if child is None:
+                break
+            found = self._agreeing(child, data, at, stop, extras)
+            if found < len(child.pages):
+                child = self._split(child, found)
+            if child.lock == 0:
+                self._evictable -= found
+                self._queue.discard(child)
+            child.lock += 1
+            self.books.updates += 1
+            node = child
+            known += found
+            at += found * step
+        if at < stop:
+            node = self._add(node, pin, data[at:stop], pages[known:], extras)
+        pin.place = node
+        pin.pages += len(pages)
+        self._version += 1
+        return known
+
+    def _add(self, node: Node, pin: Pin, data: bytes, pages: array[int], extras: Extras) -> Node:
+        own: dict[int, PageExtra] = {}
+        if extras:
+            first = node.start + len(node.pages)
+            inside = range(first, first + len(pages))
+            own = {page - first: extra for page, extra in extras.items() if page in inside}
+        self._cached += len(pages)
+        self.books.updates += 1
+        if (
+            node.lock == 1
+            and node.hits == 0
+            and node.stamp == pin.stamp
+            and not (node.children or own or node.extras)
+            and node.parent is not None
+        ):
+            # Only this pin knows the node: a growing answer stays one stretch.
+            node.data += data
+            node.pages.extend(pages)
+            return node
+        child = Node(data, pages, node, pin.stamp, own)
+        child.lock = 1
+        self._attach(child)
+        return child
+
+    def _attach(self, child: Node) -> None:
+        parent = child.parent
+        if parent is not None:
+            first = child.first_key(self.page_bytes)
+            parent.children[first] = child
+            if self.tails:
+                insort(parent.order, first)
+        self._nodes += 1
+
+    # Evicting.
+
+    @override
+    def evict(self, count: int) -> int:
+        freed = no_pages()
+        while len(freed) < count:
+            node = self._queue.first()
+            if not isinstance(node, Node):
+                break
+            gone = min(count - len(freed), len(node.pages))
+            if self.victim_sink is not None:
+                items = list(zip(self._chain(node), node.pages, strict=True))
+                self.victim_sink(items[: -gone - 1 : -1])
+            freed.extend(node.pages[-gone:])
+            if gone < len(node.pages):
+                self._trim(node, len(node.pages) - gone)
+            else:
+                self._remove(node)
+            self.books.updates += 1
+        total = len(freed)
+        self._evictable -= total
+        self._cached -= total
+        self.books.evicted_pages += total
+        if total:
+            self._version += 1
+            self.pool.drop(freed)
+        return total
+
+    def _trim(self, node: Node, count: int) -> None:
+        node.pages = node.pages[:count]
+        node.data = node.data[: count * self.page_bytes]
+        del node.chain[count:]
+        node.extras = {page: extra for page, extra in node.extras.items() if page < count}
+
+    def _remove(self, node: Node) -> None:
+        self._queue.pop()
+        self._nodes -= 1
+        parent = node.parent
+        if parent is None:  # pragma: no cover - such nodes are no candidates
+            raise AssertionError("the start of a namespace cannot be evicted")
+        first = node.first_key(self.page_bytes)
+        del parent.children[first]
+        if self.tails:
+            del parent.order[bisect_left(parent.order, first)]
+        if parent.lock == 0:
+            self._leave(parent)
+
+    # Identities, snapshots, checks.
+
+    def _chain(self, node: Node) -> list[bytes]:
+        """Identities of all pages of a node."""
+        path = [node]
+        while path[-1].parent is not None and len(path[-1].chain) < max(1, len(path[-1].pages)):
+            path.append(path[-1].parent)
+        parent = path[-1].chain[-1]
+        step = self.page_bytes
+        for walk in reversed(path):
+            chain = walk.chain
+            parent = chain[-1] if chain else parent
+            for index in range(len(chain), len(walk.pages)):
+                page = walk.data[index * step : (index + 1) * step]
+                parent = page_key(parent, page, walk.extras.get(index))
+                chain.append(parent)
+        return node.chain
+
+    @override
+    def pinned_keys(self, pin: Pin, start: int) -> list[tuple[bytes, int]]:
+        self._require_live(pin)
+        node: Node = pin.place
+        parts = []
+        while node.parent is not None and node.start + len(node.pages) > start:
+            skip = max(0, start - node.start)
+            chain = self._chain(node)
+            parts.append(list(zip(chain[skip:], node.pages[skip:], strict=True)))
+            node = node.parent
+        return [item for part in reversed(parts) for item in part]
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, parents first, with the starts of namespaces."""
+        waiting = list(reversed(self._roots.values()))
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children.values()))
+
+    @override
+    def all_pages(self) -> Iterator[int]:
+        for node in self.nodes():
+            yield from node.pages
+
+    @override
+    def export(self) -> list[Segment]:
+        found: list[Segment] = []
+        places: dict[int, int] = {}
+        roots: dict[int, bytes] = {}
+        for node in self.nodes():
+            if node.parent is None:
+                places[id(node)], roots[id(node)] = -1, node.chain[0]
+                continue
+            parent, root = places[id(node.parent)], roots[id(node.parent)]
+            places[id(node)], roots[id(node)] = len(found), root
+            found.append(
+                Segment(parent, root, node.data, node.pages[:], node.stamp, node.hits, node.extras)
+            )
+        return found
+
+    @override
+    def adopt(self, segments: Sequence[Segment]) -> None:
+        self._require_empty()
+        nodes: list[Node] = []
+        for segment in segments:
+            if segment.parent >= 0:
+                parent = nodes[segment.parent]
+            elif segment.root in self._roots:
+                parent = self._roots[segment.root]
+            else:
+                parent = self._roots[segment.root] = Node(b"", no_pages(), None, 0, {})
+                parent.chain.append(segment.root)
+            node = Node(segment.data, segment.pages, parent, segment.stamp, dict(segment.extras))
+            node.hits = segment.hits
+            self._clock = max(self._clock, segment.stamp)
+            self._attach(node)
+            nodes.append(node)
+            self._cached += len(node.pages)
+        self._evictable = self._cached
+        for node in nodes:
+            if not node.children:
+                self._leave(node)
+        self._version += 1
+
+    @override
+    def check_integrity(self) -> None:
+        check_tree(
+            list(self.nodes()),
+            self.page_bytes,
+            self._nodes,
+            self._cached,
+            self._evictable,
+            len(self._queue),
+            self.tails,
+        )

@@ -1,0 +1,65 @@
+"""Whether a radix tree is what its counters and links say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from local_backend.kvcache.base import require
+
+if TYPE_CHECKING:
+    from local_backend.kvcache.radix import Node
+
+
+def check_tree(
+    nodes: Sequence[Node],
+    step: int,
+    count: int,
+    cached: int,
+    evictable: int,
+    queued: int,
+    is_ordered: bool,
+) -> None:
+    """Compare a tree with its counters.
+
+    Args:
+        nodes: All, with the starts of namespaces.
+        step: Bytes of a page.
+        count: Nodes that hold pages.
+        cached: Pages in all of them.
+        evictable: Pages in unpinned ones.
+        queued: Candidates for eviction.
+        is_ordered: Whether children are kept in order.
+
+    Raises:
+        CacheIntegrityError: Something contradicts.
+    """
+    holding = [node for node in nodes if node.parent is not None]
+    require(len(holding) == count, "the number of nodes is wrong")
+    require(sum(len(node.pages) for node in holding) == cached, "the number of pages is wrong")
+    idle = [node for node in holding if node.lock == 0]
+    require(sum(len(node.pages) for node in idle) == evictable, "evictable pages are miscounted")
+    leaves = [node for node in idle if not node.children]
+    require(all(node.ticket for node in leaves), "an idle leaf is no candidate")
+    require(sum(1 for node in holding if node.ticket) == queued, "candidates are miscounted")
+    require(queued == len(leaves), "a node is a candidate that is in use or has continuations")
+    for node in nodes:
+        _check_node(node, step)
+        order = sorted(node.children) if is_ordered else []
+        require(node.order == order, "the order of children is wrong")
+
+
+def _check_node(node: Node, step: int) -> None:
+    parent = node.parent
+    require(node.lock >= 0, "a node was unpinned too often")
+    require(len(node.data) == len(node.pages) * step, "a node has not as many pages as tokens")
+    if parent is None:
+        require(not node.pages, "the start of a namespace holds pages")
+        require(bool(node.children) or node.lock > 0, "an empty namespace was kept")
+        return
+    require(len(node.pages) > 0, "a node is empty")
+    require(parent.children.get(node.first_key(step)) is node, "a node is filed wrongly")
+    require(node.start == parent.start + len(parent.pages), "a node begins at the wrong page")
+    require(node.lock <= parent.lock, "a node is pinned and its parent is not")
+    require(all(page < len(node.pages) for page in node.extras), "an extra has no page")
+    require(len(node.chain) <= len(node.pages), "a node has more identities than pages")

@@ -1,0 +1,1 @@
+"""Places that pages go to when they leave the working memory: host memory, disk, a process."""
