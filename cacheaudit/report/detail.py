@@ -15,7 +15,7 @@ from cacheaudit.model.call import Call
 from cacheaudit.model.change import Change, common_prefix
 from cacheaudit.model.prompt import ContentBlock, Prompt
 from cacheaudit.model.tokens import estimate
-from cacheaudit.model.usage import TTLS, Usage
+from cacheaudit.model.usage import Usage
 from cacheaudit.report.result import Strip, ToolUse
 
 _SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
@@ -27,12 +27,17 @@ def writes(usage: Usage | None) -> dict[str, int] | None:
     if usage is None or usage.cache_write is None:
         return None
     found: dict[str, int] = {}
-    for ttl in TTLS:
-        tokens = getattr(usage, f"write_{ttl}")
-        if not tokens:
-            continue
-        name = usage.write_other_ttl or "other" if ttl == "other" else ttl
-        found[name] = found.get(name, 0) + tokens
+    if usage.write_5m:
+        found["5m"] = usage.write_5m
+    if usage.write_1h:
+        found["1h"] = usage.write_1h
+    if usage.write_30m:
+        found["30m"] = usage.write_30m
+    if usage.write_12h:
+        found["12h"] = usage.write_12h
+    if usage.write_other:
+        name = usage.write_other_ttl or "other"
+        found[name] = found.get(name, 0) + usage.write_other
     return found
 
 
@@ -58,15 +63,20 @@ class Lives:
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, str], int] = {}
 
-    def of(self, call: Call) -> int | None:
-        """Seconds from the start of the request; ``None`` where nothing was cached or known."""
-        key = (call.session, call.lane)
+    def of(self, call: Call, split: dict[str, int] | None = None) -> int | None:
+        """Seconds from the start of the request; ``None`` where nothing was cached or known.
+
+        ``split`` is what :func:`writes` says of the call, where that was asked already.
+        """
         usage = call.usage
-        split = writes(usage) or {}
-        written = [_SECONDS[ttl] for ttl in split if ttl in _SECONDS]
-        if written:
-            self._lanes[key] = min(written)
-        if usage is None or not (usage.cache_read or split):
+        if split is None:
+            split = writes(usage) or {}
+        key = (call.session, call.lane)
+        if split:
+            written = [_SECONDS[ttl] for ttl in split if ttl in _SECONDS]
+            if written:
+                self._lanes[key] = min(written)
+        elif usage is None or not usage.cache_read:
             return None
         return self._lanes.get(key)
 

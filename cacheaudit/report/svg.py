@@ -98,7 +98,7 @@ def timeline_svg(timeline: Timeline, axis: Axis, label: str, linked: bool, curre
         parts += _bars(layout, row, mine)
         parts += _below(layout, row, mine)
         parts += [_hover(layout, row, slot, x, linked, currency) for slot, x in mine]
-        parts += [_mark(layout, row, slot, x) for slot, x in mine if slot.marks]
+        parts += _marks(layout, row, [(slot, x) for slot, x in mine if slot.marks])
     parts += _times(layout, by_row)
     parts.append("</svg>")
     return "".join(parts)
@@ -274,10 +274,24 @@ def _prediction(slot: Slot) -> str:
     return "; read as predicted" if slot.exact else ""
 
 
-def _mark(layout: Layout, row: int, slot: Slot, x: float) -> str:
+def _marks(layout: Layout, row: int, mine: Sequence[tuple[Slot, float]]) -> Iterator[str]:
+    """Put marks on top of bars, whose height depends on what they show."""
+    if not mine:
+        return
+    heights = {"tokens": [layout.tokens(row, slot.mean_input) for slot, _ in mine]}
+    if layout.dearest:
+        heights["money"] = [layout.money(row, slot.mean_cost) for slot, _ in mine]
+    for unit, talls in heights.items():
+        drawn = (
+            _mark(layout, row, slot, x, tall) for (slot, x), tall in zip(mine, talls, strict=True)
+        )
+        yield f'<g class="{unit}">{"".join(drawn)}</g>'
+
+
+def _mark(layout: Layout, row: int, slot: Slot, x: float, tall: float) -> str:
     first = slot.marks[0]
     middle = x + layout.axis.bar / 2
-    y = number(layout.bases[row] - layout.tokens(row, slot.mean_input) - 10)
+    y = number(layout.bases[row] - tall - 10)
     names = ", ".join(str(mark) for mark in sorted(set(slot.marks)))
     label = f"Opportunity {names}"
     if layout.axis.pitch < 15:

@@ -195,7 +195,7 @@ def test_time_or_calls_tokens_or_money(browser: chromium.Browser, tmp_path: Path
     browser.size(1000)
     browser.open(write(tmp_path, "plain"))
     seen = (
-        "[...document.querySelectorAll('.view, svg g.tokens, svg g.money')]"
+        "[...document.querySelectorAll('.view, svg g.tokens:has(.read), svg g.money:has(.read)')]"
         ".filter(e => [e, e.closest('.view')].every(p => getComputedStyle(p).display !== 'none'))"
         ".map(e => e.className.baseVal ?? e.className.replace('scroll ', ''))"
     )
