@@ -53,6 +53,7 @@ class CallRows:
         """
         usage = call.usage or _NO_USAGE
         at = call.at
+        split = writes(call.usage)
         return CallRow(
             id=call.id,
             session=call.session,
@@ -70,11 +71,11 @@ class CallRows:
             cost=None if cost is None else plain(cost),
             first_change=None if change is None else _change_row(change),
             where=None if call.origin is None else str(call.origin),
-            writes=writes(call.usage),
+            writes=split,
             price=None if card is None else card.id,
             reported_cost=None if call.reported_cost is None else plain(call.reported_cost),
             first_token_seconds=first_token_seconds(call),
-            alive_seconds=self._lives.of(call),
+            alive_seconds=self._lives.of(call, split),
             events=events(call) if call.boundaries or call.attempt else [],
             reason=None if call.diagnostics is None else call.diagnostics.type,
             strip=None if call.prompt is None else self._strips.of(call, change),

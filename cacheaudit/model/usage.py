@@ -97,7 +97,12 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     @property
     def cache_write(self) -> int | None:
         """All tokens written to a cache, or ``None`` where no write field is known."""
-        return add(self.write_5m, self.write_1h, self.write_30m, self.write_12h, self.write_other)
+        five, hour = self.write_5m, self.write_1h
+        if self.write_30m is None and self.write_12h is None and self.write_other is None:
+            if five is None or hour is None:
+                return hour if five is None else five
+            return five + hour
+        return add(five, hour, self.write_30m, self.write_12h, self.write_other)
 
     @property
     def prompt_size(self) -> int | None:
