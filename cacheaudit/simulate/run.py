@@ -20,8 +20,9 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 from cacheaudit.providers.facts import RULES_VERSION, Rules
 from cacheaudit.simulate.build import Builder, Refusal, in_order
 from cacheaudit.simulate.machine import Machine, kind
+from cacheaudit.simulate.quick import QuickLanes
 from cacheaudit.simulate.request import Outcome, SimRequest
-from cacheaudit.simulate.sizes import Known, SizesLanes
+from cacheaudit.simulate.sizes import Activity, Known, SizesLanes, told_of
 from cacheaudit.simulate.switches import Switches
 
 Mode = Literal["bodies", "sizes", "none"]
@@ -182,24 +183,37 @@ class Player:
         self.switches = switches
         self.assumed: set[str] = set()
         self._builder = Builder(switches)
-        self._sizes = SizesLanes(known or {})
+        self._activity = Activity()
+        self._sizes = SizesLanes(known or {}, self._activity)
+        # Hints and other rules need whole requests; all else goes the short way.
+        self._quick = None if known or switches.changed() else QuickLanes(self._activity)
         self._machines: dict[str, Machine] = {}
         self._rules: dict[int, tuple[Rules, Any]] = {}
 
     def play(self, call: Call) -> SimCall:
         """Predict one call."""
         if call.prompt is None:
-            built = self._sizes.build(call)
-            mode: Mode = "sizes"
-        else:
-            built = self._builder.build(call)
-            mode = "bodies"
+            return self._from_sizes(call)
+        built = self._builder.build(call)
         if isinstance(built, Refusal):
             return _refused(call, built)
         outcome = self.step(built.request, built.rules)
+        return _compared(call, outcome, "bodies", built.sized)
+
+    def _from_sizes(self, call: Call) -> SimCall:
+        told = told_of(call)
+        if isinstance(told, Refusal):
+            return _refused(call, told)
+        if self._quick is not None and told.facts.machine == "claude":
+            found = self._quick.play(call, told, self._rules_for(told.facts))
+            if isinstance(found, Refusal):
+                return _refused(call, found)
+            return _compared(call, found, "sizes", "recorded")
+        built = self._sizes.build(call, told)
+        outcome = self.step(built.request, built.rules)
         if built.doubt is not None:
             return _refused(call, built.doubt)
-        return _compared(call, outcome, mode, built.sized)
+        return _compared(call, outcome, "sizes", built.sized)
 
     def step(self, request: SimRequest, facts: Rules) -> Outcome:
         """Feed one request to the machine that its facts name."""

@@ -8,8 +8,8 @@ outlasted the lifetime. :class:`Known` adds what a user knows besides the number
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -20,8 +20,9 @@ from cacheaudit.providers.facts import Rules
 from cacheaudit.simulate.build import Built, Refusal, rules_of, scope_of, unusable
 from cacheaudit.simulate.request import Mark, SimRequest
 
+KEPT_TURNS: Final = 64
 _MOMENT: Final = 1e-3
-_MARKED: Final = frozenset({"claude", "qwen", "minimax"})
+MARKED: Final = frozenset({"claude", "qwen", "minimax"})
 _BREAKS: Final = frozenset({"compaction", "clear", "branch", "resume"})
 
 
@@ -45,14 +46,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cold: bool = False
 
 
-_NOTHING: Final = Known()
+NOTHING: Final = Known()
 
 
 class _Turn(msgspec.Struct, frozen=True):
     """What a lane had cached after one call."""
 
-    call: str
-    model: str
     span: Span
     readable: float
     ttl: str | None
@@ -71,133 +70,182 @@ class SizesLanes:
 
     Args:
         known: What else is known, by call id.
+        activity: Notes every call, whoever builds its request.
     """
 
-    def __init__(self, known: Mapping[str, Known]) -> None:
+    def __init__(self, known: Mapping[str, Known], activity: Activity) -> None:
         self._known = known
         self._lanes: dict[tuple[str, str], list[_Turn]] = {}
-        self._seen: dict[str, dict[tuple[str, str], float]] = {}
+        self._activity = activity
 
-    def build(self, call: Call) -> Built | Refusal:
+    def build(self, call: Call, told: Told) -> Built:
         """Build one request; its call must not start before those built already."""
-        reason = unusable(call)
-        if reason is not None:
-            return reason
-        usage, span, facts = call.usage, call.start_bounds, rules_of(call) or _assumed(call)
-        if usage is None or usage.prompt_size is None or usage.cache_read is None:
-            return Refusal(call.id, "no_usage", "the input or the cache read is not recorded")
-        if facts is None or facts.machine is None:
-            return Refusal(call.id, "unknown_rules", "no cache rules are known of the model")
-        if span is None:
-            return Refusal(call.id, "no_start_time", "the start of the request is not known")
-        return self._request(call, usage, usage.prompt_size, span, facts)
-
-    def _request(
-        self, call: Call, usage: Usage, total: int, span: Span, facts: Rules
-    ) -> Built | Refusal:
-        known = self._known.get(call.id, _NOTHING)
+        known = self._known.get(call.id, NOTHING)
         turns = self._lanes.setdefault((call.session, call.lane), [])
-        parent = _parent(turns, span.high)
-        cached = total - _tail(usage, facts)
-        turn = self._turn(call, usage, span, facts, known, parent, cached)
-        doubt = self._doubt(call, usage, span, facts, known, parent, cached)
-        turns.append(turn)
-        if len(turns) > 64:
-            del turns[:32]
-        seen = self._seen.setdefault(scope_of(call, facts), {})
-        seen[call.session, call.lane] = span.high
-        return Built(
-            _as_request(call, turn, known, total, facts),
-            facts,
-            "recorded",
-            0,
-            doubt=doubt,
-        )
+        parent = latest(turns, told.span.high)
+        turn = _turn(call, told, known, parent)
+        doubt = doubt_of(call, told, known, parent, self._activity)
+        keep(turns, turn)
+        self._activity.note(told, call)
+        return Built(_as_request(call, turn, known, told), told.facts, "recorded", 0, doubt=doubt)
 
-    def _turn(
-        self,
-        call: Call,
-        usage: Usage,
-        span: Span,
-        facts: Rules,
-        known: Known,
-        parent: _Turn | None,
-        cached: int,
-    ) -> _Turn:
-        """Extend the parent's prompt by what is new."""
-        static = known.static or (parent.static if parent is not None else 0)
-        labels, sums = _inherited(call, known, parent, static)
+
+class Told(msgspec.Struct, frozen=True):
+    """What the record of a call without a body tells.
+
+    Attributes:
+        usage: Its usage.
+        total: Tokens of its prompt.
+        cached: Those up to its last marker.
+        span: Interval that holds its start.
+        readable: When what it wrote can be read.
+        facts: Rules in force.
+        scope: Cache that it used.
+    """
+
+    usage: Usage
+    total: int
+    cached: int
+    span: Span
+    readable: float
+    facts: Rules
+    scope: str
+
+
+def told_of(call: Call) -> Told | Refusal:
+    """Read a record, or say what it lacks."""
+    reason = unusable(call)
+    if reason is not None:
+        return reason
+    usage = call.usage
+    if usage is None or usage.cache_read is None or (total := usage.prompt_size) is None:
+        return Refusal(call.id, "no_usage", "the input or the cache read is not recorded")
+    facts = rules_of(call) or _assumed(call)
+    if facts is None or facts.machine is None:
+        return Refusal(call.id, "unknown_rules", "no cache rules are known of the model")
+    span = call.start_bounds
+    if span is None:
+        return Refusal(call.id, "no_start_time", "the start of the request is not known")
+    begins = call.first_token_at if call.first_token_at is not None else call.ended_at
+    readable = span.high + _MOMENT if begins is None else max(begins, span.high)
+    cached = total - _tail(usage, facts)
+    return Told(usage, total, cached, span, readable, facts, scope_of(call, facts))
+
+
+class Activity:
+    """When each cache was last used and by which lane, and each lane's last model."""
+
+    def __init__(self) -> None:
+        self.models: dict[tuple[str, str], str] = {}
+        self._last: dict[str, tuple[tuple[str, str], float]] = {}
+        self._other: dict[str, tuple[tuple[str, str], float]] = {}
+
+    def note(self, told: Told, call: Call) -> None:
+        """Note a call; calls come in order of their start."""
+        lane, scope = (call.session, call.lane), told.scope
+        self.models[lane] = told.facts.model
+        last = self._last.get(scope)
+        if last is not None and last[0] != lane:
+            self._other[scope] = last
+        self._last[scope] = (lane, told.span.high)
+
+    def by_others(self, scope: str, call: Call) -> float:
+        """Return the last use by another lane than this call's."""
+        lane = (call.session, call.lane)
+        for found in (self._last.get(scope), self._other.get(scope)):
+            if found is not None and found[0] != lane:
+                return found[1]
+        return float("-inf")
+
+
+def _turn(call: Call, told: Told, known: Known, parent: _Turn | None) -> _Turn:
+    """Extend the parent's prompt by what is new."""
+    static = known.static or (parent.static if parent is not None else 0)
+    labels, sums = _inherited(call, known, parent, static)
+    held = sums[-1] if sums else 0
+    if parent is not None and told.cached < held:  # shrank: other messages
+        labels, sums = labels[: bool(static)], sums[: bool(static)]
         held = sums[-1] if sums else 0
-        if parent is not None and cached < held:  # shrank: other messages
-            labels, sums = labels[: bool(static)], sums[: bool(static)]
-            held = sums[-1] if sums else 0
-        if not sums or cached > held or known.positions:
-            for number in range(known.positions or 1):
-                labels += (f"{call.session}/{call.lane}/{call.id}/{number}".encode(),)
-                sums += (max(cached, held),)
-        begins = call.first_token_at if call.first_token_at is not None else call.ended_at
-        return _Turn(
-            call=call.id,
-            model=facts.model,
-            span=span,
-            readable=span.high + _MOMENT if begins is None else max(begins, span.high),
-            ttl=_ttl(usage) or (parent.ttl if parent is not None else None),
-            static=static,
-            labels=labels,
-            sums=sums,
-        )
+    if not sums or told.cached > held or known.positions:
+        for number in range(known.positions or 1):
+            labels += (f"{call.session}/{call.lane}/{call.id}/{number}".encode(),)
+            sums += (max(told.cached, held),)
+    return _Turn(
+        span=told.span,
+        readable=told.readable,
+        ttl=ttl_of(told.usage) or (parent.ttl if parent is not None else None),
+        static=static,
+        labels=labels,
+        sums=sums,
+    )
 
-    def _doubt(
-        self,
-        call: Call,
-        usage: Usage,
-        span: Span,
-        facts: Rules,
-        known: Known,
-        parent: _Turn | None,
-        cached: int,
-    ) -> Refusal | None:
-        """Say why the numbers do not tell what the cache held."""
-        if usage.parts or usage.prompt_size != usage.total_input:
-            return Refusal(call.id, "several_passes", "the usage sums up several model passes")
-        if parent is None:
-            if known.cold:
-                return None
-            return Refusal(call.id, "first_of_lane", "what was cached before is not recorded")
-        if parent.model != facts.model:
-            return Refusal(call.id, "model_changed", f"{parent.model} before, {facts.model} now")
+
+class Parent(Protocol):
+    """What a later call of a lane must know of an earlier one."""
+
+    @property
+    def span(self) -> Span:
+        """Interval that holds its start."""
+        ...
+
+    @property
+    def readable(self) -> float:
+        """When what it wrote can be read."""
+        ...
+
+    @property
+    def ttl(self) -> str | None:
+        """Lifetime of what it wrote, or of what was written before it."""
+        ...
+
+    @property
+    def cached(self) -> int:
+        """Tokens up to its last marker."""
+        ...
+
+
+def doubt_of(
+    call: Call, told: Told, known: Known, parent: Parent | None, activity: Activity
+) -> Refusal | None:
+    """Say why the numbers do not tell what the cache held."""
+    usage, facts, cached = told.usage, told.facts, told.cached
+    if usage.parts or told.total != usage.total_input:
+        return Refusal(call.id, "several_passes", "the usage sums up several model passes")
+    before = activity.models.get((call.session, call.lane), facts.model)
+    if before != facts.model:
+        return Refusal(call.id, "model_changed", f"{before} before, {facts.model} now")
+    if parent is None:
+        if known.cold:
+            return None
+        return Refusal(call.id, "first_of_lane", "what was cached before is not recorded")
+    if call.boundaries and known.changed is None:
         broken = [b.kind for b in call.boundaries if b.kind in _BREAKS]
-        if broken and known.changed is None:
+        if broken:
             return Refusal(call.id, "prefix_unknown", f"{broken[0]} before this call")
-        if cached < parent.cached and known.changed is None:
-            return Refusal(
-                call.id, "prompt_shrank", f"{parent.cached} tokens cached before, {cached} now"
-            )
-        if facts.machine in _MARKED and not usage.cache_read and not usage.cache_write:
-            return Refusal(call.id, "no_cache_use", "markers or size may be missing")
-        return self._lifetime_doubt(call, span, facts, parent)
+    if cached < parent.cached and known.changed is None:
+        text = f"{parent.cached} tokens cached before, {cached} now"
+        return Refusal(call.id, "prompt_shrank", text)
+    if facts.machine in MARKED and not usage.cache_read and not usage.cache_write:
+        return Refusal(call.id, "no_cache_use", "markers or size may be missing")
+    return _lifetime_doubt(call, told, parent, activity)
 
-    def _lifetime_doubt(
-        self, call: Call, span: Span, facts: Rules, parent: _Turn
-    ) -> Refusal | None:
-        name = parent.ttl or facts.text("default_ttl") or ""
-        seconds = facts.ttl_seconds().get(name)
-        if seconds is None:
-            return None
-        least, most = span.low - parent.span.high, span.high - parent.span.low
-        if most < seconds:
-            return None
-        if least < seconds:
-            text = f"{least:.0f} to {most:.0f} s since the last call, lifetime {seconds:.0f} s"
-            return Refusal(call.id, "lifetime_unclear", text)
-        own = (call.session, call.lane)
-        others = self._seen.get(scope_of(call, facts), {})
-        if any(lane != own and span.high - at < 3_600 for lane, at in others.items()):
-            return Refusal(call.id, "kept_by_others", "other lanes may have kept a prefix alive")
+
+def _lifetime_doubt(call: Call, told: Told, parent: Parent, activity: Activity) -> Refusal | None:
+    span, lifetimes = told.span, told.facts.lifetimes
+    seconds = lifetimes.get(parent.ttl or told.facts.text("default_ttl") or "")
+    most = span.high - parent.span.low
+    if seconds is None or most < seconds:
         return None
+    least = span.low - parent.span.high
+    if least < seconds:
+        text = f"{least:.0f} to {most:.0f} s since the last call, lifetime {seconds:.0f} s"
+        return Refusal(call.id, "lifetime_unclear", text)
+    if span.high - activity.by_others(told.scope, call) < max(lifetimes.values()):
+        return Refusal(call.id, "kept_by_others", "other lanes may have kept a prefix alive")
+    return None
 
 
-def _as_request(call: Call, turn: _Turn, known: Known, total: int, facts: Rules) -> SimRequest:
+def _as_request(call: Call, turn: _Turn, known: Known, told: Told) -> SimRequest:
     """Write a turn as the machine wants it; what follows the last marker is one block."""
     front = 1 if turn.static else 0
     digests = list(turn.labels)
@@ -206,20 +254,20 @@ def _as_request(call: Call, turn: _Turn, known: Known, total: int, facts: Rules)
         digests[front:] = [label + salt for label in digests[front:]]
     sums = list(turn.sums)
     marks: list[Mark] = []
-    if facts.machine in _MARKED and sums:
+    if told.facts.machine in MARKED and sums:
         if front and len(sums) > 1:
             marks.append(Mark(0, turn.ttl))
         marks.append(Mark(len(sums) - 1, turn.ttl))
-    if total > turn.cached:
+    if told.total > turn.cached:
         digests.append(f"{call.session}/{call.lane}/{call.id}/tail".encode())
-        sums.append(total)
+        sums.append(told.total)
     return SimRequest(
         id=call.id,
         at=turn.span.high,
         readable_at=turn.readable,
         ended_at=turn.readable if call.ended_at is None else max(call.ended_at, turn.readable),
-        model=facts.model,
-        scope=scope_of(call, facts),
+        model=told.facts.model,
+        scope=told.scope,
         digests=digests,
         sizes=sums,
         kinds=["text"] * len(sums),
@@ -251,7 +299,17 @@ def _inherited(
     return labels, tuple(size + shift for size in parent.sums)
 
 
-def _parent(turns: list[_Turn], at: float) -> _Turn | None:
+_T = TypeVar("_T", bound="Parent")
+
+
+def keep(turns: list[_T], turn: _T) -> None:
+    """Remember a call of a lane; only some of the latest can be extended."""
+    turns.append(turn)
+    if len(turns) > KEPT_TURNS:
+        del turns[: KEPT_TURNS // 2]
+
+
+def latest(turns: Sequence[_T], at: float) -> _T | None:
     """Find the last call of the lane that had begun to answer by then."""
     for turn in reversed(turns):
         if turn.readable <= at:
@@ -261,12 +319,12 @@ def _parent(turns: list[_Turn], at: float) -> _Turn | None:
 
 def _tail(usage: Usage, facts: Rules) -> int:
     """Tokens behind the last marker."""
-    if facts.machine not in _MARKED or not (usage.cache_read or usage.cache_write):
+    if facts.machine not in MARKED or not (usage.cache_read or usage.cache_write):
         return 0
     return usage.uncached_input or 0
 
 
-def _ttl(usage: Usage) -> str | None:
+def ttl_of(usage: Usage) -> str | None:
     """Lifetime of what was written last."""
     for ttl, tokens in (
         ("5m", usage.write_5m),
