@@ -29,6 +29,7 @@ CALLS_SHORTENED = 200
 SHOWN_SESSIONS = 4
 FEWEST_BARS = 60
 BARS_FOLDED = 800
+CALLS_ON_BOTH_AXES = 300
 SHOWN_OPPORTUNITIES = 40
 
 
@@ -176,6 +177,7 @@ def build(result: AuditResult) -> Page:
         work.take(row)
     currency = result.totals.cost.currency
     shown = work.breaks.rows
+    both = sum(line.calls for line in work.lines.values()) <= CALLS_ON_BOTH_AXES
     return Page(
         balance=balanced,
         metrics=work.strip.metrics(result),
@@ -235,12 +237,12 @@ class _Dearest:
         return tuple(sorted((call for _, call in self._heap), key=lambda call: call.number))
 
 
-def _figure(group: Group, line: Timeline, linked: bool) -> Figure:
+def _figure(group: Group, line: Timeline, linked: bool, both: bool) -> Figure:
     currency = group.totals.cost.currency
     label = f"Input call by call, session {group.key}; the call table has the figures"
     slots = line.slots
     axes = [axis for axis in (by_time(slots), by_calls(slots)) if axis is not None]
-    if line.each > 1:
+    if not both:
         axes = axes[:1]
     return Figure(
         session=group.key,
