@@ -181,7 +181,9 @@ def build(result: AuditResult) -> Page:
     return Page(
         balance=balanced,
         metrics=work.strip.metrics(result),
-        figures=tuple(_figure(group, work.lines[group.key], work.in_full) for group in work.chosen),
+        figures=tuple(
+            _figure(group, work.lines[group.key], work.in_full, both) for group in work.chosen
+        ),
         has=work.has(),
         calls=work.table.rows,
         calls_total=work.number,
