@@ -20,7 +20,7 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 from cacheaudit.providers.facts import RULES_VERSION, Rules
 from cacheaudit.simulate.build import Builder, Refusal, in_order
 from cacheaudit.simulate.machine import Machine, kind
-from cacheaudit.simulate.quick import QuickLanes
+from cacheaudit.simulate.quick_lanes import QuickLanes
 from cacheaudit.simulate.request import Outcome, SimRequest
 from cacheaudit.simulate.sizes import Activity, Known, SizesLanes, told_of
 from cacheaudit.simulate.switches import Switches
