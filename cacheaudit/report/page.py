@@ -17,7 +17,8 @@ from cacheaudit.report.ledger import Agreement, Ledger
 from cacheaudit.report.losses import LossTable, loss_table
 from cacheaudit.report.metrics import Metric, Strip
 from cacheaudit.report.opportunities import Opportunity, Place, marks, opportunities, places, wanted
-from cacheaudit.report.result import AuditResult, CallRow, Group
+from cacheaudit.report.provider_rules import facts
+from cacheaudit.report.result import AuditResult, CallRow, Fact, Group
 from cacheaudit.report.signs import Signs
 from cacheaudit.report.summary import Lost, lost, paid
 from cacheaudit.report.svg import timeline_svg
@@ -100,6 +101,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     bill_rest: Decimal
     bill_rest_calls: int
     price_of: dict[int, str]
+    facts: tuple[Fact, ...]
 
     @property
     def has_every_call(self) -> bool:
@@ -127,6 +129,7 @@ class _Pass:
         self.rows: dict[str, tuple[int, CallRow]] = {}
         self.models: dict[int, dict[str, None]] = {}
         self.prices: dict[int, str] = {}
+        self.served: dict[tuple[str | None, str | None], None] = {}
         self.has_long = False
         self._signs = Signs()
         self._marks, self._wanted = marks(items), wanted(items)
@@ -144,6 +147,7 @@ class _Pass:
             drawn = tuple(mark for mark in mine if mark in self._drawn)
             line.add(row, drawn, number, signs, parts)
         self.table.add(NumberedCall(number, row, mine))
+        self.served[row.provider, row.model] = None
         for mark in mine:
             self.models.setdefault(mark, {})[row.model or fmt.UNKNOWN] = None
         if row.id in self._wanted:
@@ -208,6 +212,7 @@ def build(result: AuditResult) -> Page:
         bill_rest=work.bill.rest,
         bill_rest_calls=work.bill.rest_calls,
         price_of=work.prices,
+        facts=tuple(facts(result, work.served)),
     )
 
 

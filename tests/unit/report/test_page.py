@@ -10,6 +10,7 @@ from cacheaudit.report.breaks import SHOWN_BREAKS, Breaks, alike
 from cacheaudit.report.catalogue import checks, group_of, rule_page
 from cacheaudit.report.opportunities import marks, opportunities, places
 from cacheaudit.report.page import build
+from cacheaudit.report.provider_rules import facts
 from cacheaudit.report.result import CallRow, ChangeRow
 from cacheaudit.report.signs import Signs
 from cacheaudit.report.verdict import balance
@@ -120,3 +121,16 @@ def test_the_map_is_of_the_dearest_session() -> None:
     assert page.map.count("<text") == 3
     assert (page.map_rows, page.map_calls, page.with_bodies) == (14, 14, 14)
     assert build(samples.bare()).map is None
+
+
+def test_the_rules_of_the_provider_are_listed_with_their_source() -> None:
+    result = samples.audit()
+    assert [fact.name for fact in facts(result, [])] == ["lookback_positions"]
+    result.facts = []
+    found = facts(result, [("anthropic", "claude-opus-5-5"), ("nobody", "nothing"), (None, None)])
+    values = {fact.name: fact.value for fact in found}
+    assert {fact.model for fact in found} == {"claude-opus-5-5"}
+    assert values["ttl_seconds"] == "5m 300, 1h 3,600"
+    assert values["lookback_positions"] == "20"
+    assert values["refresh_on_read"] == "yes"
+    assert all(fact.source and fact.checked for fact in found)
