@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from typing import Protocol
+from functools import lru_cache
+from typing import Final, Protocol
+
+_HOUR_US: Final = 3_600_000_000
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 # Years 1653 to 2286. Whatever lies beyond is damage, and would not fit a calendar.
 LATEST = 1e10
@@ -43,8 +47,17 @@ class FixedClock:
 
 def iso(at: float) -> str:
     """Write a time as RFC 3339 in UTC with milliseconds, ending in ``Z``."""
-    moment = dt.datetime.fromtimestamp(at, tz=dt.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # As datetime does it: microseconds to nearest even, then cut to milliseconds.
+    hour, rest = divmod(round(at * 1e6), _HOUR_US)
+    minute, rest = divmod(rest // 1_000, 60_000)
+    second, milli = divmod(rest, 1_000)
+    return f"{_hour_text(hour)}{minute:02d}:{second:02d}.{milli:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _hour_text(hour: int) -> str:
+    """Begin a time: ``2026-02-13T01:`` for an hour counted from the epoch."""
+    return (_EPOCH + dt.timedelta(hours=hour)).isoformat()[:14]
 
 
 def day(at: float) -> dt.date:
