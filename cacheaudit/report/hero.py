@@ -207,7 +207,8 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
 
     def amount(sum_: Decimal) -> Cell:
         unit = balance.currency if balance.unit == "money" else "ordinary input tokens"
-        return Cell(shown(sum_, balance, places), f"{plain(sum_)} {unit}")
+        digits = places if sum_ else min(places, 2)
+        return Cell(shown(sum_, balance, digits), f"{plain(sum_)} {unit}")
 
     if balance.unit == "equivalents":
         note = "ordinary input tokens; no price is known"
@@ -218,7 +219,7 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
     second = Number(
         label="Avoidable",
         cell=amount(balance.avoidable),
-        note=note or "the fixes would not have paid",
+        note=note or _no_saving(result, page),
         css="loss" if balance.avoidable > 0 else "",
         sign="−",  # noqa: RUF001 - a minus sign
     )
@@ -228,11 +229,18 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
     third = Number(
         label="Best case",
         cell=amount(balance.best),
-        note=f"after {fixes}, {how}",
+        note=f"after {fixes}, {how}" if result.what_if.waterfall else "as it was",
         css="best",
         sign="=",
     )
     return [first, second, third]
+
+
+def _no_saving(result: AuditResult, page: Page) -> str:
+    """Say why nothing was avoidable."""
+    if result.what_if.waterfall:
+        return "the fixes would not have paid"
+    return "no fix could be tried" if page.lost.findings else "there is nothing to mend"
 
 
 def _lost(page: Page, value: str | None, currency: str) -> Number:
@@ -297,7 +305,7 @@ def _parts(totals: Totals) -> list[Part]:
 def _falls(page: Page) -> list[Fall]:
     """Draw the steps from paid to best case."""
     balance = page.balance
-    if balance is None:
+    if balance is None or not balance.leaps:
         return []
     places = places_of(balance)
     sums = [balance.paid, balance.best]

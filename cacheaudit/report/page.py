@@ -67,6 +67,7 @@ class Has(msgspec.Struct, frozen=True, kw_only=True):
     money: bool
     life: bool
     predictions: bool
+    misses: bool
     long_writes: bool
     signs: tuple[str, ...]
 
@@ -166,6 +167,7 @@ class _Pass:
             money=any(slot.cost for slot in slots),
             life=any(slot.alive is not None and slot.at is not None for slot in slots),
             predictions=any(slot.exact or slot.off for slot in slots),
+            misses=any(slot.off for slot in slots),
             long_writes=any(slot.long for slot in slots),
             signs=tuple(sorted({sign for slot in slots for sign in slot.signs})),
         )

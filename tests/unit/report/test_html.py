@@ -274,3 +274,15 @@ def test_texts_around_a_change_are_shown_as_given() -> None:
     text = text_of(samples.audit())
     assert '{"xxxx":"⟦Xxxxx⟧"}' in text
     assert "Letters and digits are masked" in text
+
+
+def test_where_there_is_nothing_to_mend_the_page_says_so() -> None:
+    result = samples.audit()
+    base = result.what_if.baseline
+    assert base is not None
+    result.findings = []
+    result.what_if = WhatIf(all_fixes=base, baseline=base, reported=base)
+    text = text_of(result)
+    assert "Avoidable $0.00 there is nothing to mend" in text
+    assert "Best case $1.21 as it was" in text
+    assert "There is nothing to mend: the best case is what was paid." in text
