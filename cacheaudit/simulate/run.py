@@ -20,9 +20,8 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 from cacheaudit.providers.facts import RULES_VERSION, Rules
 from cacheaudit.simulate.build import Builder, Refusal, in_order
 from cacheaudit.simulate.machine import Machine, kind
-from cacheaudit.simulate.quick_lanes import QuickLanes
 from cacheaudit.simulate.request import Outcome, SimRequest
-from cacheaudit.simulate.sizes import Activity, Known, SizesLanes, told_of
+from cacheaudit.simulate.sizes import Known, SizesLanes, told_of
 from cacheaudit.simulate.switches import Switches
 
 Mode = Literal["bodies", "sizes", "none"]
@@ -183,10 +182,7 @@ class Player:
         self.switches = switches
         self.assumed: set[str] = set()
         self._builder = Builder(switches)
-        self._activity = Activity()
-        self._sizes = SizesLanes(known or {}, self._activity)
-        # Hints and other rules need whole requests; all else goes the short way.
-        self._quick = None if known or switches.changed() else QuickLanes(self._activity)
+        self._sizes = SizesLanes(known or {})
         self._machines: dict[str, Machine] = {}
         self._rules: dict[int, tuple[Rules, Any]] = {}
 
@@ -204,11 +200,6 @@ class Player:
         told = told_of(call)
         if isinstance(told, Refusal):
             return _refused(call, told)
-        if self._quick is not None and told.facts.machine == "claude":
-            found = self._quick.play(call, told, self._rules_for(told.facts))
-            if isinstance(found, Refusal):
-                return _refused(call, found)
-            return _compared(call, found, "sizes", "recorded")
         built = self._sizes.build(call, told)
         outcome = self.step(built.request, built.rules)
         if built.doubt is not None:

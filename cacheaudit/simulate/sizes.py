@@ -8,8 +8,8 @@ outlasted the lifetime. :class:`Known` adds what a user knows besides the number
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -20,9 +20,9 @@ from cacheaudit.providers.facts import Rules
 from cacheaudit.simulate.build import Built, Refusal, rules_of, scope_of, unusable
 from cacheaudit.simulate.request import Mark, SimRequest
 
-KEPT_TURNS: Final = 64
+_KEPT_TURNS: Final = 64
 _MOMENT: Final = 1e-3
-MARKED: Final = frozenset({"claude", "qwen", "minimax"})
+_MARKED: Final = frozenset({"claude", "qwen", "minimax"})
 _BREAKS: Final = frozenset({"compaction", "clear", "branch", "resume"})
 
 
@@ -46,12 +46,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cold: bool = False
 
 
-NOTHING: Final = Known()
+_NOTHING: Final = Known()
 
 
 class _Turn(msgspec.Struct, frozen=True):
     """What a lane had cached after one call."""
 
+    model: str
     span: Span
     readable: float
     ttl: str | None
@@ -70,22 +71,21 @@ class SizesLanes:
 
     Args:
         known: What else is known, by call id.
-        activity: Notes every call, whoever builds its request.
     """
 
-    def __init__(self, known: Mapping[str, Known], activity: Activity) -> None:
+    def __init__(self, known: Mapping[str, Known]) -> None:
         self._known = known
         self._lanes: dict[tuple[str, str], list[_Turn]] = {}
-        self._activity = activity
+        self._activity = _Activity()
 
     def build(self, call: Call, told: Told) -> Built:
         """Build one request; its call must not start before those built already."""
-        known = self._known.get(call.id, NOTHING)
+        known = self._known.get(call.id, _NOTHING)
         turns = self._lanes.setdefault((call.session, call.lane), [])
-        parent = latest(turns, told.span.high)
+        parent = _latest(turns, told.span.high)
         turn = _turn(call, told, known, parent)
-        doubt = doubt_of(call, told, known, parent, self._activity)
-        keep(turns, turn)
+        doubt = _doubt(call, told, known, parent, self._activity)
+        _keep(turns, turn)
         self._activity.note(told, call)
         return Built(_as_request(call, turn, known, told), told.facts, "recorded", 0, doubt=doubt)
 
@@ -132,18 +132,16 @@ def told_of(call: Call) -> Told | Refusal:
     return Told(usage, total, cached, span, readable, facts, scope_of(call, facts))
 
 
-class Activity:
-    """When each cache was last used and by which lane, and each lane's last model."""
+class _Activity:
+    """When each cache was last used, and by which lane."""
 
     def __init__(self) -> None:
-        self.models: dict[tuple[str, str], str] = {}
         self._last: dict[str, tuple[tuple[str, str], float]] = {}
         self._other: dict[str, tuple[tuple[str, str], float]] = {}
 
     def note(self, told: Told, call: Call) -> None:
         """Note a call; calls come in order of their start."""
         lane, scope = (call.session, call.lane), told.scope
-        self.models[lane] = told.facts.model
         last = self._last.get(scope)
         if last is not None and last[0] != lane:
             self._other[scope] = last
@@ -171,53 +169,29 @@ def _turn(call: Call, told: Told, known: Known, parent: _Turn | None) -> _Turn:
             labels += (f"{call.session}/{call.lane}/{call.id}/{number}".encode(),)
             sums += (max(told.cached, held),)
     return _Turn(
+        model=told.facts.model,
         span=told.span,
         readable=told.readable,
-        ttl=ttl_of(told.usage) or (parent.ttl if parent is not None else None),
+        ttl=_ttl(told.usage) or (parent.ttl if parent is not None else None),
         static=static,
         labels=labels,
         sums=sums,
     )
 
 
-class Parent(Protocol):
-    """What a later call of a lane must know of an earlier one."""
-
-    @property
-    def span(self) -> Span:
-        """Interval that holds its start."""
-        ...
-
-    @property
-    def readable(self) -> float:
-        """When what it wrote can be read."""
-        ...
-
-    @property
-    def ttl(self) -> str | None:
-        """Lifetime of what it wrote, or of what was written before it."""
-        ...
-
-    @property
-    def cached(self) -> int:
-        """Tokens up to its last marker."""
-        ...
-
-
-def doubt_of(
-    call: Call, told: Told, known: Known, parent: Parent | None, activity: Activity
+def _doubt(
+    call: Call, told: Told, known: Known, parent: _Turn | None, activity: _Activity
 ) -> Refusal | None:
     """Say why the numbers do not tell what the cache held."""
     usage, facts, cached = told.usage, told.facts, told.cached
     if usage.parts or told.total != usage.total_input:
         return Refusal(call.id, "several_passes", "the usage sums up several model passes")
-    before = activity.models.get((call.session, call.lane), facts.model)
-    if before != facts.model:
-        return Refusal(call.id, "model_changed", f"{before} before, {facts.model} now")
     if parent is None:
         if known.cold:
             return None
         return Refusal(call.id, "first_of_lane", "what was cached before is not recorded")
+    if parent.model != facts.model:
+        return Refusal(call.id, "model_changed", f"{parent.model} before, {facts.model} now")
     if call.boundaries and known.changed is None:
         broken = [b.kind for b in call.boundaries if b.kind in _BREAKS]
         if broken:
@@ -225,12 +199,12 @@ def doubt_of(
     if cached < parent.cached and known.changed is None:
         text = f"{parent.cached} tokens cached before, {cached} now"
         return Refusal(call.id, "prompt_shrank", text)
-    if facts.machine in MARKED and not usage.cache_read and not usage.cache_write:
+    if facts.machine in _MARKED and not usage.cache_read and not usage.cache_write:
         return Refusal(call.id, "no_cache_use", "markers or size may be missing")
     return _lifetime_doubt(call, told, parent, activity)
 
 
-def _lifetime_doubt(call: Call, told: Told, parent: Parent, activity: Activity) -> Refusal | None:
+def _lifetime_doubt(call: Call, told: Told, parent: _Turn, activity: _Activity) -> Refusal | None:
     span, lifetimes = told.span, told.facts.lifetimes
     seconds = lifetimes.get(parent.ttl or told.facts.text("default_ttl") or "")
     most = span.high - parent.span.low
@@ -254,7 +228,7 @@ def _as_request(call: Call, turn: _Turn, known: Known, told: Told) -> SimRequest
         digests[front:] = [label + salt for label in digests[front:]]
     sums = list(turn.sums)
     marks: list[Mark] = []
-    if told.facts.machine in MARKED and sums:
+    if told.facts.machine in _MARKED and sums:
         if front and len(sums) > 1:
             marks.append(Mark(0, turn.ttl))
         marks.append(Mark(len(sums) - 1, turn.ttl))
@@ -299,17 +273,14 @@ def _inherited(
     return labels, tuple(size + shift for size in parent.sums)
 
 
-_T = TypeVar("_T", bound="Parent")
-
-
-def keep(turns: list[_T], turn: _T) -> None:
+def _keep(turns: list[_Turn], turn: _Turn) -> None:
     """Remember a call of a lane; only some of the latest can be extended."""
     turns.append(turn)
-    if len(turns) > KEPT_TURNS:
-        del turns[: KEPT_TURNS // 2]
+    if len(turns) > _KEPT_TURNS:
+        del turns[: _KEPT_TURNS // 2]
 
 
-def latest(turns: Sequence[_T], at: float) -> _T | None:
+def _latest(turns: list[_Turn], at: float) -> _Turn | None:
     """Find the last call of the lane that had begun to answer by then."""
     for turn in reversed(turns):
         if turn.readable <= at:
@@ -319,12 +290,12 @@ def latest(turns: Sequence[_T], at: float) -> _T | None:
 
 def _tail(usage: Usage, facts: Rules) -> int:
     """Tokens behind the last marker."""
-    if facts.machine not in MARKED or not (usage.cache_read or usage.cache_write):
+    if facts.machine not in _MARKED or not (usage.cache_read or usage.cache_write):
         return 0
     return usage.uncached_input or 0
 
 
-def ttl_of(usage: Usage) -> str | None:
+def _ttl(usage: Usage) -> str | None:
     """Lifetime of what was written last."""
     for ttl, tokens in (
         ("5m", usage.write_5m),

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cacheaudit.ingest.corpus import Corpus
 from cacheaudit.ingest.problems import Problems
@@ -178,50 +176,6 @@ def test_providers_without_markers_read_in_their_steps() -> None:
 def test_usage_without_provider_or_model_is_taken_for_anthropics() -> None:
     bare = {"provider": None, "model": None, "surface": None}
     assert reads(told("1", 0, 9_000, 0, **bare), told("2", 60, 9_500, 9_000, **bare)) == 9_000
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["main", "main", "helper"]),
-        st.sampled_from(["grow", "grow", "grow", "same", "shrink"]),
-        st.sampled_from([0.0, 3.0, 60.0, 299.0, 300.0, 301.0, 3_600.0]),
-        st.sampled_from(["5m", "5m", "1h"]),
-        st.sampled_from(["claude-opus-5", "claude-opus-5", "claude-opus-5", "claude-opus-4-6"]),
-        st.sampled_from([0, 4]),
-        st.booleans(),
-    ),
-    min_size=2,
-    max_size=30,
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(STEPS)
-def test_the_short_way_gives_what_the_machine_gives(steps: list[tuple[Any, ...]]) -> None:
-    """Hints, here about nobody, make the run build whole requests for the machine."""
-    calls: list[Call] = []
-    sizes = {"main": 700, "helper": 400}
-    at = 0.0
-    for number, (lane, action, gap, ttl, model, tail, timed) in enumerate(steps):
-        sizes[lane] += {"grow": 1_500, "same": 0, "shrink": -300}[action]
-        sizes[lane] = max(200, sizes[lane])
-        at += gap
-        begun = {} if timed else {"first_token_at": None, "ended_at": None}
-        calls.append(
-            told(
-                str(number), at, sizes[lane] + tail, 100, tail=tail, ttl=ttl, lane=lane,
-                model=model, **begun,
-            )
-        )  # fmt: skip
-    short, whole = run(calls), run(calls, known={"nobody": Known()})
-    for mine, theirs in zip(short.calls, whole.calls, strict=True):
-        assert (mine.refused, mine.detail) == (theirs.refused, theirs.detail)
-        if mine.predicted is None or theirs.predicted is None:
-            assert mine.predicted is theirs.predicted
-            continue
-        again = msgspec.structs.replace(mine.predicted, hit=theirs.predicted.hit)
-        assert again == theirs.predicted
-    assert short.totals == whole.totals
 
 
 def test_a_generated_history(tmp_path: Path) -> None:
