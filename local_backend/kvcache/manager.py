@@ -135,6 +135,18 @@ class CacheManager:
             need = group.need(plan, tokens)
             if need <= group.room(plan):
                 continue
+            self.require_possible(name, tokens)
+            self.events.emit(EventKind.REFUSE, group=group.spec.name, pages=need, request=name)
+            return False
+        return True
+
+    def require_possible(self, name: str, tokens: int) -> None:
+        """Check that a request fits into an empty cache.
+
+        Raises:
+            RequestTooLargeError: It does not.
+        """
+        for group in self.groups:
             whole = group.pages_for(tokens)
             if whole > group.pool.total:
                 raise RequestTooLargeError(
@@ -142,9 +154,6 @@ class CacheManager:
                     f" {group.pool.total}",
                     "shorten it, or give the cache more pages",
                 )
-            self.events.emit(EventKind.REFUSE, group=group.spec.name, pages=need, request=name)
-            return False
-        return True
 
     def _open(
         self,
@@ -376,6 +385,16 @@ class CacheManager:
         if self._live:
             raise CacheStateError(f"{len(self._live)} requests are live", "release them first")
         return sum(group.reset() for group in self.groups)
+
+    def require_empty(self) -> None:
+        """Check that no page is cached or in use.
+
+        Raises:
+            CacheStateError: One is.
+        """
+        used = sum(group.pool.total - group.pool.available for group in self.groups)
+        if used:
+            raise CacheStateError(f"{used} pages are cached or in use", "take a new manager")
 
     def close(self) -> None:
         """Finish offloads and close the tiers."""

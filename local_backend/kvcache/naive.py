@@ -180,6 +180,7 @@ class NaiveCache(PrefixCache):
     @override
     def evict(self, count: int) -> int:
         freed = no_pages()
+        victims: list[tuple[bytes, int]] = []
         policy = self._queue.policy
         while len(freed) < count:
             ends = [r for r in self.records if r.lock == 0 and self._is_end(r)]
@@ -188,14 +189,15 @@ class NaiveCache(PrefixCache):
             ranks = [policy.rank(record, len(record.prefix[2]) - 1, 1) for record in ends]
             victim = ends[ranks.index(min(ranks))]
             policy.evicted(min(ranks))
-            if self.victim_sink is not None:
-                self.victim_sink([(self._identity(victim), victim.page)])
+            victims.append((self._identity(victim), victim.page))
             self.records.remove(victim)
             freed.append(victim.page)
         self._cached -= len(freed)
         self._evictable -= len(freed)
         self.books.evicted_pages += len(freed)
         self._version += bool(freed)
+        if victims and self.victim_sink is not None:
+            self.victim_sink(victims)
         self.pool.drop(freed)
         return len(freed)
 

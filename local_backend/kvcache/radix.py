@@ -346,6 +346,7 @@ class RadixCache(PrefixCache):
     @override
     def evict(self, count: int) -> int:
         freed = no_pages()
+        victims: list[tuple[bytes, int]] = []
         while len(freed) < count:
             node = self._queue.first()
             if not isinstance(node, Node):
@@ -353,7 +354,7 @@ class RadixCache(PrefixCache):
             gone = min(count - len(freed), len(node.pages))
             if self.victim_sink is not None:
                 items = list(zip(self._chain(node), node.pages, strict=True))
-                self.victim_sink(items[: -gone - 1 : -1])
+                victims.extend(items[: -gone - 1 : -1])
             freed.extend(node.pages[-gone:])
             if gone < len(node.pages):
                 self._trim(node, len(node.pages) - gone)
@@ -366,6 +367,8 @@ class RadixCache(PrefixCache):
         self.books.evicted_pages += total
         if total:
             self._version += 1
+            if self.victim_sink is not None:
+                self.victim_sink(victims)
             self.pool.drop(freed)
         return total
 
