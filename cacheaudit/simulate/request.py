@@ -7,8 +7,8 @@ from typing import Any, overload
 
 import msgspec
 
-from cacheaudit.model.prompt import ContentBlock, Prompt
-from cacheaudit.simulate._types import override
+from cacheaudit._typing import override
+from cacheaudit.model.prompt import ContentBlock
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -173,38 +173,6 @@ def known_prefix(digests: Sequence[bytes], known: Mapping[bytes, Any]) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         if digests[middle - 1] in known:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def cumulative(prompt: Prompt, previous: tuple[Prompt, Sequence[int]] | None = None) -> list[int]:
-    """Add up the sizes of content blocks.
-
-    Args:
-        prompt: Every content block has a size.
-        previous: An earlier prompt with its sums, taken over for the content blocks that both
-            share; the work is then proportional to what is new.
-    """
-    sums: list[int] = []
-    running = start = 0
-    if previous is not None:
-        start = _shared(prompt, previous[0])
-        sums = list(previous[1][:start])
-        running = sums[-1] if sums else 0
-    for block in prompt.blocks[start:]:
-        running += block.tokens or 0
-        sums.append(running)
-    return sums
-
-
-def _shared(mine: Prompt, theirs: Prompt) -> int:
-    """Count leading content blocks with equal identity, by bisection."""
-    low, high = 0, min(len(mine.blocks), len(theirs.blocks))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if mine.prefix_digests[middle - 1] == theirs.prefix_digests[middle - 1]:
             low = middle
         else:
             high = middle - 1

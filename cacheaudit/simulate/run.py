@@ -223,14 +223,6 @@ class Player:
         return found[1]
 
 
-def predict(
-    requests: Iterable[tuple[SimRequest, Rules]], switches: Switches | None = None
-) -> list[Outcome]:
-    """Play requests that are already built, in order of their start."""
-    player = Player(switches or Switches())
-    return [player.step(request, facts) for request, facts in requests]
-
-
 def usage_of(outcome: Outcome, reported: Usage | None = None) -> Usage:
     """Write a prediction as usage; output and modifiers are taken from the report."""
     base = reported or Usage()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,16 @@ def test_every_field_is_described_with_its_own_default() -> None:
         assert dt.date.fromisoformat(switch.since) <= facts.newest()
         assert switch.source
         assert switch.about
+
+
+def test_the_guide_lists_every_switch_as_it_is(root: Path) -> None:
+    text = (root / "docs" / "guide" / "simulator.md").read_text()
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    for switch in SWITCHES:
+        cells = [cell.strip() for cell in rows[switch.name].strip("|").split("|")]
+        values = {value.strip("`") for value in cells[1].split(", ")}
+        assert values == {value.replace("<number>", "a number") for value in switch.values}
+        assert cells[2:] == [f"`{switch.default}`", switch.since, switch.about]
 
 
 def test_only_what_differs_is_told() -> None:
