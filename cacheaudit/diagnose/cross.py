@@ -14,6 +14,7 @@ from cacheaudit.diagnose.context import LOSS_TOKENS
 from cacheaudit.diagnose.days import Days
 from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.fanout import fan_outs, repeats
+from cacheaudit.diagnose.fronts import Fronts
 from cacheaudit.diagnose.money import Prices, premium, total
 from cacheaudit.diagnose.notes import Notes
 from cacheaudit.diagnose.rule import find_rule
@@ -70,6 +71,7 @@ class CrossState:
         self._beginnings: list[Beginning] = []
         self._days = Days()
         self._notes = Notes()
+        self._fronts = Fronts()
         self._models: dict[tuple[str | None, str], tuple[Call, int]] = {}
         self.left_out = 0
 
@@ -81,6 +83,7 @@ class CrossState:
             out of :meth:`findings`, joined with those of other sessions.
         """
         self._add_beginnings(session, diagnosis)
+        self._fronts.add(diagnosis.openings[:_MOST_OF_ONE])
         self._days.add(session, *diagnosis.lifetimes)
         for model in {call.model for call in session.calls}:
             if model is not None:
@@ -91,7 +94,7 @@ class CrossState:
 
     def findings(self, book: Prices | None = None) -> tuple[Finding, ...]:
         """Return what only shows across sessions, then the joined notes."""
-        found = [*self._together(book), *self._repeated()]
+        found = [*self._together(book), *self._repeated(), *self._fronts.findings()]
         changed = self._days.finding()
         if changed is not None:
             found.append(changed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.times import Timing, seconds_of
 from cacheaudit.model.change import Change
+from cacheaudit.model.clock import iso
 from cacheaudit.model.finding import Place, Rival
 
 SERVER = Rival(
@@ -102,6 +103,28 @@ def aftermath(event: Event) -> tuple[str, ...]:
             ),
         )
     return ()
+
+
+def client_line(event: Event) -> tuple[str, ...]:
+    """Say where another client program, or another version of it, made this call."""
+    before, after = event.previous.client, event.call.client
+    if before is None or after is None or before == after:
+        return ()
+    call = event.call
+    when = "" if call.at is None or call.relative_time else f" ({iso(call.at)})"
+    return (
+        (
+            f"The client program changed with it: {before} up to {event.previous.id}, {after} "
+            f"from {call.id} on{when}."
+        ),
+    )
+
+
+def client_check(event: Event) -> tuple[str, ...]:
+    """What is left to ask about the client program, where the record does not name it."""
+    if event.previous.client is not None and event.call.client is not None:
+        return ()
+    return ("Whether the client program was updated just before.",)
 
 
 def reason_lines(event: Event) -> tuple[str, ...]:

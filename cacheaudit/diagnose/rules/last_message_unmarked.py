@@ -10,7 +10,14 @@ from cacheaudit.diagnose.reach import markers, size_before
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.diagnose.steps import Step, steps
-from cacheaudit.diagnose.wording import aftermath, count, reason_lines, shortfall
+from cacheaudit.diagnose.wording import (
+    aftermath,
+    client_check,
+    client_line,
+    count,
+    reason_lines,
+    shortfall,
+)
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix, Verdict
 from cacheaudit.simulate.edit import Edit
@@ -142,8 +149,9 @@ def _lost(event: Event, front: int) -> Draft:
                 "lookup finds nothing behind it, though the bodies are the same."
             ),
             *lines,
+            *client_line(event),
             *reason_lines(event),
             *aftermath(event),
         ),
-        to_check=("Whether the client program was updated just before.",),
+        to_check=client_check(event),
     )

@@ -9,7 +9,15 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event, Run
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import LOOKBACK, PARAMETER, count, reason_lines, shortfall
+from cacheaudit.diagnose.wording import (
+    LOOKBACK,
+    PARAMETER,
+    client_check,
+    client_line,
+    count,
+    reason_lines,
+    shortfall,
+)
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Fix, Rival
 
@@ -102,12 +110,13 @@ def _draft(event: Event, run: Run) -> Draft:
                 f"{count(total)} tokens were sent again beyond what was new."
             ),
             shortfall(event),
+            *client_line(event),
             *reason_lines(event),
         ),
         to_check=(
             "Whether the last content block of each request carries a cache marker.",
             "Whether something near the beginning of the conversation differs each time.",
-            "Whether the client program was updated just before.",
+            *client_check(run.events[0]),
         ),
         rivals=(
             PARAMETER,
