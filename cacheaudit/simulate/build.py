@@ -19,11 +19,10 @@ from cacheaudit.simulate.request import Field, Mark, SimRequest, Sums, known_pre
 from cacheaudit.simulate.switches import Switches
 
 _MOMENT: Final = 1e-3
-# Where a call says whose cache it used, by what a platform keeps apart.
-_ISOLATION: Final = (
-    "workspace", "workspace_id", "account", "account_id", "organization", "organization_id",
-    "project_id", "api_key_id", "namespace",
-)  # fmt: skip
+_LONGEST_BLANK: Final = 4_096
+# Where a call says whose cache it used; what lies inside an organisation may share one.
+_OWNERS: Final = ("account", "account_id", "organization", "organization_id")
+_PARTS: Final = ("workspace", "workspace_id", "project_id", "namespace", "api_key_id")
 _THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 _SERVER_RESULTS: Final = frozenset(
     {
@@ -125,6 +124,7 @@ class Builder:
         self._sizes: dict[str, dict[bytes, int]] = {}
         self._ratios: dict[str, tuple[int, int]] = {}
         self._lanes: dict[tuple[str, str], Prompt] = {}
+        self._objects: dict[tuple[str, str], int] = {}
 
     def build(self, call: Call) -> Built | Refusal:
         """Build one request; its call must not start before those built already."""
@@ -146,13 +146,20 @@ class Builder:
         prompt = self._adjusted(call, sent, facts)
         family = f"{facts.provider}/{facts.model}"
         total = call.usage.prompt_size if call.usage is not None else None
-        sizes, sized, gap = self._sized(prompt, family, total, facts)
+        name = _object_name(sent)
+        held = None if name is None else self._objects.get((family, name))
+        visible = total if held is None or total is None else total - held
+        sizes, sized, gap = self._sized(prompt, family, visible, facts)
+        doubt = None
+        if name is not None and held is None:
+            held = self._learn(call, (family, name), gap if sized == "recorded" else None)
+            if held is None:
+                doubt = Refusal(call.id, "object_size_unknown", "size of the cache object")
         first = call.first_token_at
         readable = first if first is not None else call.ended_at
         readable = at + _MOMENT if readable is None else max(readable, at)
         marks, invalid = _marks(prompt, facts, self._switches)
         blocks = prompt.blocks
-        name = _object_name(sent)
         return Built(
             SimRequest(
                 id=call.id,
@@ -172,13 +179,26 @@ class Builder:
                 only_marked=prompt.only_explicit,
                 ttl=_ttl(prompt),
                 cached_object=name,
-                object_tokens=gap if name is not None and sized == "recorded" else None,
+                object_tokens=held,
                 invalid=invalid,
             ),
             facts,
             sized,
             gap,
+            doubt,
         )
+
+    def _learn(self, call: Call, name: tuple[str, str], gap: int | None) -> int | None:
+        """Find the size of a cache object: what recorded sizes leave of the total.
+
+        Else later calls take what this one reports as read; of this one nothing is predicted.
+        """
+        if gap is not None and gap > 0:
+            self._objects[name] = gap
+            return gap
+        if call.usage is not None and call.usage.cache_read:
+            self._objects[name] = call.usage.cache_read
+        return None
 
     # ── what is part of the prefix ───────────────────────────────────────────────────────────────
 
@@ -286,8 +306,8 @@ def scope_of(call: Call, facts: Rules) -> str:
     extra = call.extra
     if not extra:
         return scope
-    own = (f"/{name}={extra[name]}" for name in _ISOLATION if extra.get(name) is not None)
-    return scope + "".join(own)
+    names = _OWNERS if facts.text("isolation") == "organization" else (*_OWNERS, *_PARTS)
+    return scope + "".join(f"/{n}={extra[n]}" for n in names if extra.get(n) is not None)
 
 
 def _parameters(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[Parameter, ...]:
@@ -338,7 +358,10 @@ def _marks(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[tuple[Mark
     ]
     invalid = next(filter(None, (_forbidden(blocks[mark.index]) for mark in found)), None)
     if prompt.automatic_marker is not None and blocks:
-        found.append(Mark(len(blocks) - 1, prompt.automatic_marker.ttl, automatic=True))
+        index = len(blocks) - 1
+        while index > 0 and _forbidden(blocks[index]) is not None:
+            index -= 1
+        found.append(Mark(index, prompt.automatic_marker.ttl, automatic=True))
     writes = "write" if facts.flag("server_tool_writes") else "ignore"
     if found and switches.choice("server_tools", writes) == "write":
         behind = max(mark.index for mark in found)
@@ -353,11 +376,19 @@ def _forbidden(block: ContentBlock) -> str | None:
     """Say why a content block cannot bear a marker."""
     if block.kind in _THINKING:
         return f"{block.path}: a {block.kind} content block cannot be marked"
-    if block.kind == "text" and b'"text":""' in block.canonical:
+    if block.kind == "text" and _is_blank(block):
         return f"{block.path}: empty text cannot be marked"
     if block.level == "tools" and b'"defer_loading":true' in block.canonical:
         return f"{block.path}: a tool with defer_loading cannot be marked"
     return None
+
+
+def _is_blank(block: ContentBlock) -> bool:
+    """Whether a text has nothing but blanks; where only a digest was kept, it has not."""
+    if not block.canonical or len(block.canonical) > _LONGEST_BLANK:
+        return False
+    text = msgspec.json.decode(block.canonical).get("text")
+    return isinstance(text, str) and not text.strip()
 
 
 def _ttl(prompt: Prompt) -> str | None:

@@ -24,12 +24,8 @@ class GeminiMachine:
         """Take one request and say what was read and written."""
         if request.cached_object is None:
             return self._implicit.step(request, rules)
-        size = request.object_tokens
-        if size is None:
-            return Outcome(
-                read=0, writes={}, uncached=request.total, notes=("object_size_unknown",)
-            )
-        return Outcome(read=size, writes={}, uncached=request.total, notes=("cache_object",))
+        read = request.object_tokens or 0
+        return Outcome(read=read, writes={}, uncached=request.total, notes=("cache_object",))
 
 
 KIND: Final = Kind("gemini", GeminiMachine, longest_rules)

@@ -194,6 +194,8 @@ class Player:
         if isinstance(built, Refusal):
             return _refused(call, built)
         outcome = self.step(built.request, built.rules)
+        if built.doubt is not None:
+            return _refused(call, built.doubt)
         return _compared(call, outcome, "bodies", built.sized)
 
     def _from_sizes(self, call: Call) -> SimCall:

@@ -231,6 +231,50 @@ def test_accounts_and_workspaces_are_kept_apart(extra: dict[str, Any], read: int
     assert predicted(run(calls), 1) == read
 
 
+def test_workspaces_of_one_organisation_share_on_bedrock() -> None:
+    calls = [
+        call(
+            str(n),
+            body("q"),
+            at=60.0 * n,
+            sizes=[2_000, 1_000],
+            surface="bedrock",
+            extra={"organization": "o", "workspace": f"w{n}"},
+        )
+        for n in range(2)
+    ]
+    assert predicted(run(calls), 1) == 3_000
+
+
+def gemini(
+    identity: str, at: float, text: str, usage: Usage, sizes: list[int] | None = None
+) -> Call:
+    made = {
+        "model": "gemini-2.5-pro",
+        "cachedContent": "cachedContents/7",
+        "contents": [{"role": "user", "parts": [{"text": text}]}],
+    }
+    return call(
+        identity, made, at=at, usage=usage, sizes=sizes, provider="gemini", surface="gemini_api"
+    )
+
+
+def test_a_cache_object_is_as_large_as_its_first_call_says() -> None:
+    calls = [
+        gemini(str(n), 60.0 * n, f"question {n}", usage(9_030 + n, read=9_000)) for n in range(2)
+    ]
+    found = run(calls).calls
+    assert found[0].refused == "object_size_unknown"
+    assert found[1].exact
+    assert found[1].predicted is not None
+    assert found[1].predicted.uncached == 31
+
+
+def test_recorded_sizes_tell_a_cache_object_apart() -> None:
+    found = run([gemini("1", 0, "q", usage(9_030, read=9_000), [30])]).calls[0]
+    assert found.exact
+
+
 def test_lanes_and_sessions_share_one_cache() -> None:
     one = call("1", body("q"), at=0, sizes=[2_000, 1_000])
     other = call("2", body("q"), at=60, sizes=[2_000, 1_000])
@@ -252,8 +296,8 @@ def test_markers_that_the_provider_refuses() -> None:
     for message in five["messages"]:
         message["content"][0]["cache_control"] = MARK
     assert "5 markers" in refused(five)
-    empty = body("")
-    assert "empty text" in refused(empty)
+    blank = body(" \n")
+    assert "empty text" in refused(blank)
     deferred = body("q", tools=["t"])
     deferred["tools"][0] |= {"defer_loading": True, "cache_control": MARK}
     assert "defer_loading" in refused(deferred)
@@ -261,6 +305,12 @@ def test_markers_that_the_provider_refuses() -> None:
     thinking["messages"][1]["content"][0]["cache_control"] = MARK
     assert "thinking" in refused(thinking)
     assert refused(body("q")) == ""
+
+
+def test_an_automatic_marker_steps_over_blank_text() -> None:
+    made = {**body("q", " ", mark=False, system=""), "cache_control": MARK}
+    found = built(call("1", made, at=0, sizes=[2_000, 1])).request
+    assert [mark.index for mark in found.marks] == [0]
 
 
 def test_automatic_markers_are_refused_on_older_bedrock_models() -> None:
