@@ -28,6 +28,8 @@ LOSS_SHARE = 20
 AUTOMATIC_LOSS_TOKENS = 2_048 + 128
 # Requests that may go out beside a conversation with a prompt of their own.
 _BESIDE = frozenset({"keep_alive", "warm_up", "probe", "compaction"})
+# Of these the ones that a conversation does not go on from.
+_REPLAYS = frozenset({"keep_alive", "warm_up", "probe"})
 # A lane in which more than every third prompt is smaller than the one before it is no conversation.
 _MIN_CALLS_TO_JUDGE = 6
 
@@ -71,6 +73,8 @@ class Context:
         self.asides: list[tuple[int, int]] = []
         self.memo: dict[str, Any] = {}
         self.left: set[int] | None = None
+        # Replays with another prompt: what they lost is theirs, the conversation goes on without.
+        self._detours: set[int] = set()
         # Boundaries before calls without usage; they hold for the next call that has some.
         self._held: dict[str, tuple[Boundary, ...]] = {}
         self._scan()
@@ -95,14 +99,13 @@ class Context:
             lane = lanes.get(call.lane)
             if lane is None:
                 lane = lanes[call.lane] = Lane(call.lane)
-            elif call.purpose in _BESIDE and total * 2 < lane.total:
-                self._set_aside(lane, index, call)
+            elif call.purpose in _BESIDE and self._is_aside(lane, index, call, total):
+                if total * 2 >= lane.total:
+                    self._detour(lane, index, call, read, total, written, endpoint)
                 continue
             if call.diagnostics is not None:
                 self._heed(index, call.diagnostics.type)
-            low = high = call.started_at
-            if low is None and call.start_span is not None:
-                low, high = call.start_span.low, call.start_span.high
+            low, high = _bounds(call)
             if lane.last is None:
                 lane.first_index, lane.smallest, lane.model = index, total, call.model
                 lane.knows_writes = is_recorded
@@ -128,11 +131,37 @@ class Context:
             self.reasoned.append(index)
         self.is_told = self.is_told or word != "pending"
 
+    def _is_aside(self, lane: Lane, index: int, call: Call, total: int) -> bool:
+        """Whether a request is no turn of its lane; a small one is kept out of every comparison."""
+        if total * 2 >= lane.total:
+            return call.purpose in _REPLAYS and _is_other(lane, call, total)
+        self._set_aside(lane, index, call)
+        return True
+
     def _set_aside(self, lane: Lane, index: int, call: Call) -> None:
-        """Keep a request that is no turn of its lane out of the comparison."""
         self.asides.append((index, lane.last_index))
         made = (Boundary("compaction"),) if call.purpose == "compaction" else ()
         self._held[lane.name] = (*self._held.get(lane.name, ()), *call.boundaries, *made)
+
+    def _detour(
+        self,
+        lane: Lane,
+        index: int,
+        call: Call,
+        read: int,
+        total: int,
+        written: int,
+        endpoint: int,
+    ) -> None:
+        """Note what a replay lost, and leave the lane as it was: it refreshed nothing of it."""
+        self._detours.add(index)
+        expected = min(total, lane.endpoint)
+        if self._is_loss(lane, expected - read, expected, read, {}):
+            event = self._event(lane, index, call, read, total, written, endpoint, expected)
+            event.switched, event.boundaries, event.same_model_read = None, call.boundaries, False
+            event.run = Run(read)
+            event.run.events.append(event)
+            self.events.append(event)
 
     def _step(
         self,
@@ -272,13 +301,15 @@ class Context:
         calls = self.session.calls
         last: dict[str, int] = {}
         events = {event.index: event for event in self.events}
+        beside = self._detours.union(index for index, _ in self.asides)
         for index, call in enumerate(calls):
             if call.prompt is None:
                 continue
             if call.usage is None:
                 self.unanswered.append(index)
             before = last.get(call.lane)
-            last[call.lane] = index
+            if index not in beside:
+                last[call.lane] = index
             if before is None:
                 continue
             old = calls[before].prompt
@@ -324,6 +355,21 @@ class Context:
                 return None
             total += block.tokens
         return total
+
+
+def _bounds(call: Call) -> tuple[float | None, float | None]:
+    """Return the interval of a call's start, without making an object of it."""
+    if call.started_at is None and call.start_span is not None:
+        return call.start_span.low, call.start_span.high
+    return call.started_at, call.started_at
+
+
+def _is_other(lane: Lane, call: Call, total: int) -> bool:
+    """Whether a replay does not carry the prompt of the call before it."""
+    last = lane.last.prompt if lane.last is not None else None
+    if last is None or call.prompt is None or last.level_order != call.prompt.level_order:
+        return total + LOSS_TOKENS < lane.total
+    return not is_extension(last, call.prompt)
 
 
 def _sizes(usage: Usage) -> tuple[int, int, int, int, bool]:

@@ -310,6 +310,7 @@ def _note(
         established=_statements(drafts) + tuple(more),
         to_check=_union([draft.to_check for draft in drafts]),
         rivals=_union_rivals(drafts),
+        first_change=place(next((d.change for d in drafts if d.change is not None), None)),
         fix=_priced_fix(session, rule, drafts, book),
         kind="note",
         session=session.id,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import count, expiry_line, shortfall
+from cacheaudit.diagnose.wording import count, describe, expiry_line, shortfall
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Fix
 
@@ -24,7 +24,7 @@ class KeepAliveMissed(Rule):
     ## What it rests on
 
     A request recorded as keep-alive that read less than the call before it had left in the cache,
-    or whose prompt is less than half as large.
+    or whose prompt is less than half as large. Proved where bodies show that it is another prompt.
 
     ## When to ignore
 
@@ -83,7 +83,9 @@ class KeepAliveMissed(Rule):
                             f"{count(_size(ctx, before))}: it is another prompt and refreshes "
                             "nothing of it."
                         ),
+                        *_difference(ctx, index),
                     ),
+                    change=ctx.changes.get(index),
                     to_check=(
                         (
                             "Whether it carries the same tools, system prompt, messages and "
@@ -95,8 +97,14 @@ class KeepAliveMissed(Rule):
             if event.call.purpose == "keep_alive":
                 yield Draft(
                     index=event.index,
-                    verdict="consistent",
-                    established=(shortfall(event), expiry_line(event)),
+                    verdict="consistent" if event.change is None else "proved",
+                    evidence="usage" if event.change is None else "body_diff",
+                    established=(
+                        shortfall(event),
+                        *_difference(ctx, event.index),
+                        expiry_line(event),
+                    ),
+                    change=event.change,
                     to_check=(
                         (
                             "Whether it is sent early enough, counted from the start of the "
@@ -105,6 +113,13 @@ class KeepAliveMissed(Rule):
                         "Whether it repeats the real request in all but the output limit.",
                     ),
                 )
+
+
+def _difference(ctx: Context, index: int) -> tuple[str, ...]:
+    change = ctx.changes.get(index)
+    if change is None:
+        return ()
+    return (describe(change), "It does not share what lies behind that and refreshes none of it.")
 
 
 def _size(ctx: Context, index: int) -> int:
