@@ -43,6 +43,7 @@ class Context:
         events: Calls that lost tokens, in order of ``session.calls``.
         openings: First calls of lanes.
         changes: First change against the previous prompt of the lane, by position of the call.
+        earlier: Position of the call that such a change is against.
         unmoved: Positions of calls whose prompt extends the previous one unchanged.
         reasoned: Positions of calls for which the provider named a change.
         is_told: The provider gave a reason for some miss of this session, so that its silence on
@@ -64,6 +65,7 @@ class Context:
         self.events: list[Event] = []
         self.openings: list[Opening] = []
         self.changes: dict[int, Change] = {}
+        self.earlier: dict[int, int] = {}
         self.unmoved: set[int] = set()
         self.runs: list[Run] = []
         self.unrelated: list[Lane] = []
@@ -318,6 +320,7 @@ class Context:
             change = None if is_extension(old, call.prompt) else first_change(old, call.prompt)
             if change is not None:
                 self.changes[index] = change
+                self.earlier[index] = before
             else:
                 self.unmoved.add(index)
             event = events.get(index)

@@ -21,7 +21,7 @@ from cacheaudit.diagnose.rule import find_rule
 from cacheaudit.diagnose.runner import Diagnosis
 from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Call, Session
-from cacheaudit.model.finding import Evidence, Finding, Verdict
+from cacheaudit.model.finding import CallLoss, Evidence, Finding, Verdict
 
 _MOST_BEGINNINGS = 50_000
 _MOST_OF_ONE = 64
@@ -239,6 +239,7 @@ def _fan_out(
     verdict: Verdict = "proved" if have_bodies else "consistent"
     evidence: Evidence = "body_diff" if have_bodies else "usage"
     tokens = sum(part for _, part in lost)
+    premiums = [premium(one.call, book, part) for one, part in lost]
     sessions = len({one.session for one, _ in lost} | {leader.session})
     # Nearly equal sizes in two sessions may be chance: worth a look, and no loss on the bill.
     is_loss = are_equal or have_bodies
@@ -262,7 +263,13 @@ def _fan_out(
             "Whether a marker stands at the end of what they share.",
         ),
         tokens_lost=tokens if is_loss else 0,
-        lost=total([premium(one.call, book, part) for one, part in lost]) if is_loss else None,
+        lost=total(premiums) if is_loss else None,
+        places=tuple(
+            CallLoss(one.call.id, part, total([paid]))
+            for (one, part), paid in zip(lost, premiums, strict=True)
+        )
+        if is_loss
+        else (),
     )
 
 

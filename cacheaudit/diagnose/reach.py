@@ -7,6 +7,7 @@ earlier request marked. Lifetimes are not looked at here: what differs is judged
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -81,6 +82,13 @@ def window(blocks: Sequence[ContentBlock], mark: int, *, collapse: bool) -> list
         visited.append(index)
         run = kind
     return visited
+
+
+def position(blocks: Sequence[ContentBlock], mark: int, block: int, *, collapse: bool) -> int:
+    """Say at which position of the lookup from a marker a content block stands; from 1."""
+    kinds = [one.kind for one in blocks[block : mark + 1]]
+    joined = sum(a == b and a in _RUNS for a, b in pairwise(kinds)) if collapse else 0
+    return len(kinds) - joined
 
 
 def facts_of(call: Call) -> Rules | None:

@@ -21,7 +21,7 @@ from cacheaudit.diagnose.wording import count, place
 from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.model.finding import CallLoss, Finding, Fix, Rival
 
 UNEXPLAINED = "unexplained-loss"
 # Statements of single calls in one finding; more are counted.
@@ -39,6 +39,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         findings: Losses by size, then notes, then rules that failed.
         changes: First change of a prompt against the one before it in its lane, by id of the call.
+        earlier: Position of the call that a change is against, by id of the call that changed.
         tokens_lost: All lost tokens.
         tokens_unexplained: Those of them that no rule explains.
         openings: First calls of lanes, for comparison with other sessions.
@@ -47,6 +48,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     findings: tuple[Finding, ...]
     changes: dict[str, Change]
+    earlier: dict[str, int] = {}
     tokens_lost: int = 0
     tokens_unexplained: int = 0
     openings: tuple[Opening, ...] = ()
@@ -88,6 +90,7 @@ def diagnose(
     return Diagnosis(
         findings=(*losses, *_notes(session, notes, book), *errors),
         changes={calls[index].id: change for index, change in ctx.changes.items()},
+        earlier={calls[index].id: before for index, before in ctx.earlier.items()},
         tokens_lost=sum(share.tokens for share in shares),
         tokens_unexplained=sum(s.tokens for s in shares if s.rule.name == UNEXPLAINED),
         openings=tuple(ctx.openings),
@@ -211,7 +214,21 @@ def _loss(session: Session, group: list[_Share], book: Prices | None, number: in
         lost=total(premiums),
         fix=_priced_fix(session, rule, [share.draft for share in group], book),
         session=session.id,
+        places=_places(session, group, premiums),
     )
+
+
+def _places(session: Session, group: list[_Share], premiums: list[Premium]) -> tuple[CallLoss, ...]:
+    """Say what each call lost; a call of which several drafts speak stands there once."""
+    if len(group) == 1:
+        share = group[0]
+        return (CallLoss(session.calls[share.draft.index].id, share.tokens, total(premiums)),)
+    by_call: dict[str, tuple[int, list[Premium]]] = {}
+    for share, paid in zip(group, premiums, strict=True):
+        call = session.calls[share.draft.index].id
+        tokens, parts = by_call.get(call, (0, []))
+        by_call[call] = (tokens + share.tokens, [*parts, paid])
+    return tuple(CallLoss(call, n, total(parts)) for call, (n, parts) in by_call.items())
 
 
 def _summary(session: Session, group: list[_Share], tokens: int) -> tuple[str, ...]:

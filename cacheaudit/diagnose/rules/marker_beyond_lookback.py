@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
-from cacheaudit.diagnose.reach import LOOKBACK, Reach, collapses, reach
+from cacheaudit.diagnose.reach import LOOKBACK, Reach, collapses, markers, position, reach
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.diagnose.wording import (
@@ -111,7 +111,8 @@ def _draft(ctx: Context, event: Event, near: Reach, far: Reach) -> Draft:
             shortfall(event),
             (
                 f"{source} had marked {count(far.tokens)} tokens, which stand in this prompt "
-                f"unchanged; from its markers a lookup over {LOOKBACK} positions ({counted}) finds "
+                f"unchanged{_place(event, far)}; from its markers a lookup over {LOOKBACK} "
+                f"positions ({counted}) finds "
                 f"{count(near.tokens)}, and {count(event.read)} were read."
             ),
             expiry_line(event),
@@ -120,3 +121,12 @@ def _draft(ctx: Context, event: Event, near: Reach, far: Reach) -> Draft:
         ),
         rivals=() if near.agrees(event.read) else (SERVER,),
     )
+
+
+def _place(event: Event, far: Reach) -> str:
+    prompt = event.call.prompt
+    marks = [] if prompt is None else markers(prompt)
+    if prompt is None or not marks:
+        return ""
+    where = position(prompt.blocks, marks[-1], far.blocks - 1, collapse=collapses(event.call))
+    return f" and end at position {where} of the lookup"

@@ -133,7 +133,8 @@ def test_the_fixed_bad_session_simulates_cheaper(rule: Rule) -> None:
 
 
 # Thinking and effort: the simulator drops tools and system as well, since it is not known on
-# which models it need not; the other two play what nothing but the record tells.
+# which models it need not; the other ones play what nothing but the record tells (a cache object's
+# size is in no request).
 NOT_PREDICTED = {
     "beta-headers-changed",
     "cleared-by-context-editing",
@@ -141,6 +142,7 @@ NOT_PREDICTED = {
     "effort-changed",
     "image-presence-changed",
     "lookback-or-message-change",
+    "parameter-changed",
     "thinking-toggled",
 }
 
