@@ -43,6 +43,20 @@ class Loss(msgspec.Struct, frozen=True, gc=False):
     cost: Decimal | None
 
 
+class CallLoss(msgspec.Struct, frozen=True, gc=False):
+    """What one call of a finding lost.
+
+    Attributes:
+        call: Id of the call.
+        tokens: Lost tokens.
+        lost: What they cost; ``None`` where no rate is known.
+    """
+
+    call: str
+    tokens: int
+    lost: Loss | None = None
+
+
 class Fix(msgspec.Struct, frozen=True, gc=False):
     """What to do about it.
 
@@ -78,6 +92,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         kind: ``loss`` for a cause of lost tokens; ``note`` for something worth knowing that lost
             none; ``error`` for a rule that failed.
         session: Session concerned, where it is one.
+        places: What each call lost; they add up to ``tokens_lost`` and, where all of it is known,
+            to ``lost``.
     """
 
     id: str
@@ -96,3 +112,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: Fix | None = None
     kind: Literal["loss", "note", "error"] = "loss"
     session: str | None = None
+    places: tuple[CallLoss, ...] = ()
