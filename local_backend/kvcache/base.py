@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from local_backend.errors import CacheIntegrityError, CacheStateError
-from local_backend.kvcache.evict import LeafQueue, Policy
+from local_backend.kvcache.evict import Learner, Policy
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey
 from local_backend.kvcache.pages import PagePool
 
@@ -157,7 +157,8 @@ class PrefixCache(ABC):
         self.tails = tails and page_size > 1
         self.books = Books()
         self.victim_sink: VictimSink | None = None
-        self._queue = LeafQueue(policy)
+        self._queue = policy.make_queue()
+        self._learner = self._queue if isinstance(self._queue, Learner) else None
         self._clock = 0
         self._version = 0
         self._evictable = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from local_backend.kvcache.base import PrefixCache
-from local_backend.kvcache.evict import policy_named
+from local_backend.kvcache.costs import Cost
+from local_backend.kvcache.evict import Lfu, Lru, Policy
 from local_backend.kvcache.hashed import HashCache
 from local_backend.kvcache.naive import NaiveCache
 from local_backend.kvcache.pages import PagePool
@@ -12,6 +13,21 @@ from local_backend.kvcache.radix import RadixCache
 CACHES: dict[str, type[PrefixCache]] = {
     cache.name: cache for cache in (RadixCache, HashCache, NaiveCache)
 }
+
+
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Lru, Lfu, Cost)}
+
+
+def policy_named(name: str) -> Policy:
+    """A fresh policy by its name.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    maker = POLICIES.get(name)
+    if maker is None:
+        raise ValueError(f"no eviction policy {name!r}; there are {', '.join(sorted(POLICIES))}")
+    return maker()
 
 
 def make_cache(

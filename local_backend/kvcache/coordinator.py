@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from local_backend.errors import UnsupportedSpecError
 from local_backend.kvcache.base import PrefixCache
-from local_backend.kvcache.caches import make_cache
-from local_backend.kvcache.evict import policy_named
+from local_backend.kvcache.caches import make_cache, policy_named
+from local_backend.kvcache.evict import Lru
 from local_backend.kvcache.groups import NOTHING, CacheGroup, PagedGroup, Plan
 from local_backend.kvcache.keys import TokenKey
 from local_backend.kvcache.pages import PagePool
@@ -71,7 +71,9 @@ def make_groups(
             )
             found.append(PagedGroup(spec, pool, store, index))
         elif spec.needs is Needs.WINDOW:
-            found.append(WindowGroup(spec, pool, store, policy_named(policy)))
+            order = policy_named(policy)
+            # Pages of a window are no chains, so there is nothing to learn from their ends.
+            found.append(WindowGroup(spec, pool, store, order if order.is_ranked else Lru()))
         else:
             raise UnsupportedSpecError(
                 f"group {spec.name} keeps recurrent states, which this version does not cache"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from local_backend._typing import override
 
@@ -18,7 +18,7 @@ class Entry:
         lock: Pins that protect it.
         stamp: Logical time of its last use.
         hits: How often a request found it.
-        ticket: Its valid place in the queue of candidates; 0 for none.
+        ticket: Its place among the candidates, the queue's own affair; 0 for none.
     """
 
     __slots__ = ("hits", "lock", "stamp", "ticket")
@@ -30,23 +30,83 @@ class Entry:
         self.ticket = 0
 
 
-class Policy(Protocol):
-    """An order of eviction: the lowest rank goes first."""
+class Candidates(ABC):
+    """The entries that may be evicted, and which of them is next.
+
+    Attributes:
+        policy: The order.
+    """
+
+    policy: Policy
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of candidates."""
+
+    @abstractmethod
+    def push(self, entry: Entry, start: int, pages: int, now: int) -> None:
+        """Make an idle end of a chain a candidate.
+
+        Args:
+            entry: The end.
+            start: Pages before it in its chain.
+            pages: Pages that it holds.
+            now: Logical time.
+        """
+
+    @abstractmethod
+    def discard(self, entry: Entry) -> None:
+        """It is in use again, no longer an end, or gone. Nothing happens if it is no candidate."""
+
+    @abstractmethod
+    def first(self, now: int) -> Entry | None:
+        """The candidate to evict next."""
+
+    @abstractmethod
+    def pop(self) -> None:
+        """Remove the candidate that `first` named, since it was evicted."""
+
+
+class Learner(Candidates):
+    """Candidates whose order depends on what happens in the cache."""
+
+    @abstractmethod
+    def reused(self, entry: Entry, now: int) -> None:
+        """Take note that a candidate was asked for."""
+
+    @abstractmethod
+    def gone(self, name: bytes, entry: Entry) -> None:
+        """Take note that a candidate was evicted; ``name`` is where it would begin again."""
+
+    @abstractmethod
+    def came(self, name: bytes, now: int) -> None:
+        """Take note that a prompt brought something that may have been evicted."""
+
+
+class Policy(ABC):
+    """An order of eviction.
+
+    Attributes:
+        name: What a configuration calls it.
+        is_ranked: Whether a candidate's rank stays what it was when it became one.
+    """
 
     name: ClassVar[str]
+    is_ranked: ClassVar[bool] = True
 
+    @abstractmethod
     def rank(self, entry: Entry, start: int, pages: int) -> Rank:
-        """The rank of an entry that becomes a candidate.
+        """The rank of an entry that becomes a candidate; the lowest goes first.
 
         Args:
             entry: The candidate.
             start: Pages before it in its chain.
             pages: Pages that it holds.
         """
-        ...
 
-    def evicted(self, rank: Rank) -> None:
-        """Take note that a candidate of this rank went."""
+    def make_queue(self) -> Candidates:
+        """An empty queue in this order."""
+        return LeafQueue(self)
 
 
 class Lru(Policy):
@@ -58,10 +118,6 @@ class Lru(Policy):
     def rank(self, entry: Entry, start: int, pages: int) -> Rank:
         return entry.stamp
 
-    @override
-    def evicted(self, rank: Rank) -> None:
-        return None
-
 
 class Lfu(Policy):
     """The least often hit goes first; among equals the least recently used."""
@@ -72,13 +128,9 @@ class Lfu(Policy):
     def rank(self, entry: Entry, start: int, pages: int) -> Rank:
         return (entry.hits, entry.stamp)
 
-    @override
-    def evicted(self, rank: Rank) -> None:
-        return None
 
-
-class LeafQueue:
-    """Candidates in the order of a policy; outdated places are skipped when they come up."""
+class LeafQueue(Candidates):
+    """A heap of ranks; outdated places are skipped when they come up."""
 
     __slots__ = ("_heap", "_live", "_tickets", "policy")
 
@@ -88,11 +140,12 @@ class LeafQueue:
         self._tickets = 0
         self._live = 0
 
+    @override
     def __len__(self) -> int:
         return self._live
 
-    def push(self, entry: Entry, start: int, pages: int) -> None:
-        """Make an idle end of a chain a candidate."""
+    @override
+    def push(self, entry: Entry, start: int, pages: int, now: int) -> None:
         self._tickets = ticket = self._tickets + 1
         entry.ticket = ticket
         self._live += 1
@@ -102,14 +155,14 @@ class LeafQueue:
             self._heap = [item for item in heap if item[2].ticket == item[1]]
             heapq.heapify(self._heap)
 
+    @override
     def discard(self, entry: Entry) -> None:
-        """It is in use again, no longer an end, or gone."""
         if entry.ticket:
             entry.ticket = 0
             self._live -= 1
 
-    def first(self) -> Entry | None:
-        """The candidate to evict next."""
+    @override
+    def first(self, now: int) -> Entry | None:
         heap = self._heap
         while heap:
             _, ticket, entry = heap[0]
@@ -118,24 +171,8 @@ class LeafQueue:
             heapq.heappop(heap)
         return None
 
+    @override
     def pop(self) -> None:
-        """Remove the candidate that ``first`` named, since it was evicted."""
-        rank, _, entry = heapq.heappop(self._heap)
-        self.policy.evicted(rank)
+        _, _, entry = heapq.heappop(self._heap)
         entry.ticket = 0
         self._live -= 1
-
-
-POLICIES: dict[str, Callable[[], Policy]] = {"lru": Lru, "lfu": Lfu}
-
-
-def policy_named(name: str) -> Policy:
-    """A fresh policy by its name.
-
-    Raises:
-        ValueError: There is none of that name.
-    """
-    maker = POLICIES.get(name)
-    if maker is None:
-        raise ValueError(f"no eviction policy {name!r}; there are {', '.join(sorted(POLICIES))}")
-    return maker()

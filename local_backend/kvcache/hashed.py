@@ -110,8 +110,10 @@ class HashCache(PrefixCache):
     @override
     def pin(self, match: Match, *, tail: bool = False) -> Pin:
         self._require_fresh(match)
-        stamp = self._tick()
         blocks: list[Block] = match.place
+        if self._learner is not None and blocks and blocks[-1].ticket:
+            self._learner.reused(blocks[-1], self._clock)
+        stamp = self._tick()
         for block in blocks:
             self._lock(block)
             block.stamp = stamp
@@ -150,6 +152,8 @@ class HashCache(PrefixCache):
             extra = extras.get(index)
             block = self._find(chain[index], parent, data, extra)
             if block is None:
+                if self._learner is not None and known == index - first:
+                    self._learner.came(chain[index], self._clock)
                 page = pages[index - first]
                 block = Block(chain[index], data, extra, page, parent, pin.stamp, key.root)
                 self._add(block)
@@ -181,7 +185,7 @@ class HashCache(PrefixCache):
             if block.lock == 0:
                 self._evictable += 1
                 if not block.children:
-                    self._queue.push(block, block.index, 1)
+                    self._queue.push(block, block.index, 1, self._clock)
         self.books.updates += len(pin.place)
         self._version += 1
 
@@ -190,7 +194,7 @@ class HashCache(PrefixCache):
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
         while len(freed) < count:
-            block = self._queue.first()
+            block = self._queue.first(self._clock)
             if not isinstance(block, Block):
                 break
             self._queue.pop()
@@ -210,6 +214,8 @@ class HashCache(PrefixCache):
         return total
 
     def _forget(self, block: Block) -> None:
+        if self._learner is not None:
+            self._learner.gone(block.key, block)
         twins = self._blocks[block.key]
         twins.remove(block)
         if not twins:
@@ -218,7 +224,7 @@ class HashCache(PrefixCache):
         if parent is not None:
             parent.children -= 1
             if not parent.children and parent.lock == 0:
-                self._queue.push(parent, parent.index, 1)
+                self._queue.push(parent, parent.index, 1, self._clock)
 
     @override
     def pinned_keys(self, pin: Pin, start: int) -> list[tuple[bytes, int]]:
@@ -268,7 +274,7 @@ class HashCache(PrefixCache):
             self._clock = max(self._clock, segment.stamp)
         for block in self.blocks():
             if not block.children:
-                self._queue.push(block, block.index, 1)
+                self._queue.push(block, block.index, 1, self._clock)
         self._version += 1
 
     @override

@@ -37,6 +37,8 @@ class NaiveCache(PrefixCache):
     def __init__(
         self, pool: PagePool, page_size: int, policy: Policy, *, tails: bool = False
     ) -> None:
+        if not policy.is_ranked:
+            raise ValueError(f"the naive cache knows no order {policy.name!r}")
         super().__init__(pool, page_size, policy, tails=tails)
         self.records: list[Record] = []
 
@@ -188,7 +190,6 @@ class NaiveCache(PrefixCache):
                 break
             ranks = [policy.rank(record, len(record.prefix[2]) - 1, 1) for record in ends]
             victim = ends[ranks.index(min(ranks))]
-            policy.evicted(min(ranks))
             victims.append((self._identity(victim), victim.page))
             self.records.remove(victim)
             freed.append(victim.page)

@@ -20,55 +20,13 @@ from local_backend.kvcache.compare import (
     nearest,
     same_extras,
 )
-from local_backend.kvcache.evict import Entry, Policy
+from local_backend.kvcache.evict import Policy
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey, page_key
 from local_backend.kvcache.pages import PagePool, no_pages
 from local_backend.kvcache.radix_check import check_tree
+from local_backend.kvcache.radix_node import Node
 
 Extras = Mapping[int, PageExtra]
-
-
-class Node(Entry):
-    """One stretch.
-
-    Attributes:
-        data: Its tokens.
-        pages: Its pages.
-        start: Pages before it.
-        parent: What it continues; None for the start of a namespace, which holds no pages.
-        children: Continuations by their first page.
-        order: The keys of ``children``, sorted; kept where tails are looked for.
-        extras: By page inside the node; empty for plain text.
-        chain: Identities of its first pages, as far as someone asked; for the start of a
-            namespace, that of the namespace.
-    """
-
-    __slots__ = ("chain", "children", "data", "extras", "order", "pages", "parent", "start")
-
-    def __init__(
-        self,
-        data: bytes,
-        pages: array[int],
-        parent: Node | None,
-        stamp: int,
-        extras: dict[int, PageExtra],
-    ) -> None:
-        self.lock = self.hits = self.ticket = 0
-        self.stamp = stamp
-        self.data = data
-        self.pages = pages
-        self.start: int = 0 if parent is None else parent.start + len(parent.pages)
-        self.parent = parent
-        self.children: dict[bytes, Node] = {}
-        self.order: list[bytes] = []
-        self.extras = extras
-        self.chain: list[bytes] = []
-
-    def first_key(self, step: int) -> bytes:
-        """What its parent files it under."""
-        if not self.extras:
-            return self.data[:step]
-        return branch_key(self.data[:step], self.extras.get(0))
 
 
 class RadixCache(PrefixCache):
@@ -170,6 +128,8 @@ class RadixCache(PrefixCache):
     def pin(self, match: Match, *, tail: bool = False) -> Pin:
         self._require_fresh(match)
         node: Node | None = match.place
+        if self._learner is not None and node is not None and node.ticket:
+            self._learner.reused(node, self._clock)
         if node is None:
             node = self._roots[match.root] = Node(b"", no_pages(), None, 0, {})
             node.chain.append(match.root)
@@ -240,7 +200,7 @@ class RadixCache(PrefixCache):
         if node.parent is None:
             self._roots.pop(node.chain[0], None)
         else:
-            self._queue.push(node, node.start, len(node.pages))
+            self._queue.push(node, node.start, len(node.pages), self._clock)
 
     def _split(self, node: Node, count: int) -> Node:
         """Cut a node behind its first pages. The node itself becomes the lower part."""
@@ -327,6 +287,8 @@ class RadixCache(PrefixCache):
             node.data += data
             node.pages.extend(pages)
             return node
+        if self._learner is not None:
+            self._learner.came(data[: self.page_bytes], self._clock)
         child = Node(data, pages, node, pin.stamp, own)
         child.lock = 1
         self._attach(child)
@@ -348,7 +310,7 @@ class RadixCache(PrefixCache):
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
         while len(freed) < count:
-            node = self._queue.first()
+            node = self._queue.first(self._clock)
             if not isinstance(node, Node):
                 break
             gone = min(count - len(freed), len(node.pages))
@@ -385,6 +347,8 @@ class RadixCache(PrefixCache):
         if parent is None:  # pragma: no cover - such nodes are no candidates
             raise AssertionError("the start of a namespace cannot be evicted")
         first = node.first_key(self.page_bytes)
+        if self._learner is not None:
+            self._learner.gone(node.data[: self.page_bytes], node)
         del parent.children[first]
         if self.tails:
             del parent.order[bisect_left(parent.order, first)]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from local_backend.kvcache.base import require
-
-if TYPE_CHECKING:
-    from local_backend.kvcache.radix import Node
+from local_backend.kvcache.radix_node import Node
 
 
 def check_tree(

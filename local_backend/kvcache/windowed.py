@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from local_backend._typing import override
 from local_backend.errors import CacheStateError
 from local_backend.kvcache.base import Pin, VictimSink, require
-from local_backend.kvcache.evict import Entry, LeafQueue, Policy
+from local_backend.kvcache.evict import Entry, Policy
 from local_backend.kvcache.groups import NOTHING, CacheGroup, Offer, Plan, Table
 from local_backend.kvcache.keys import TokenKey
 from local_backend.kvcache.pages import NULL_PAGE, PagePool, no_pages
@@ -55,7 +55,7 @@ class WindowGroup(CacheGroup):
     ) -> None:
         super().__init__(spec, pool, store)
         self._entries: dict[bytes, WindowPage] = {}
-        self._queue = LeafQueue(policy)
+        self._queue = policy.make_queue()
         self._idle = 0
         self._clock = 0
         self._sink: VictimSink | None = None
@@ -163,7 +163,7 @@ class WindowGroup(CacheGroup):
             entry.stamp = self._clock
         if entry.lock == 0:
             self._idle += 1
-            self._queue.push(entry, entry.index, 1)
+            self._queue.push(entry, entry.index, 1, self._clock)
 
     def _publish(self, table: WindowTable, key: TokenKey, index: int) -> bool:
         """Hand a page to the cache; False where it has one of that identity."""
@@ -254,7 +254,7 @@ class WindowGroup(CacheGroup):
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
         while len(freed) < count:
-            entry = self._queue.first()
+            entry = self._queue.first(self._clock)
             if not isinstance(entry, WindowPage):
                 break
             self._queue.pop()
@@ -304,7 +304,7 @@ class WindowGroup(CacheGroup):
         self._entries[key] = entry
         self._idle += 1
         self._clock = max(self._clock, stamp)
-        self._queue.push(entry, index, 1)
+        self._queue.push(entry, index, 1, self._clock)
 
     @override
     def table_pages(self, table: Table) -> Iterator[int]:

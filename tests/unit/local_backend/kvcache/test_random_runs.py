@@ -225,7 +225,7 @@ def test_full_layers_beside_windows(tmp_path: Path, mode: WriteMode) -> None:
 @pytest.mark.parametrize("policy", ["lru", "lfu", "cost"])
 def test_tails_of_pages_are_copied_right(tmp_path: Path, policy: str) -> None:
     result = run(2_000, 5, worlds(tmp_path, ("radix",), tails=True, policy=policy))
-    assert result.copied > 500
+    assert result.copied > 200
 
 
 class Machine(RuleBasedStateMachine):
