@@ -76,7 +76,7 @@ def test_l01_where_every_block_counts_a_wide_turn_is_beyond_the_lookback(tmp_pat
     assert "over 20 positions (each block counted)" in loss.said
     assert sum(one.tokens for one in found.losses) == 9_000
     assert found.reads == [0, 0]
-    assert "marker" in loss.fix["title"].lower()
+    assert loss.fix["title"].startswith("Mark the last content block of the request before")
 
 
 def test_l01_where_runs_count_once_the_same_turn_hits(tmp_path: Path) -> None:
