@@ -1,11 +1,12 @@
 """Which edit stands for the fix of a finding.
 
 A rule may name it. For the others the edits that mend their kind of cause are tried, and the one
-that saves most is taken.
+that saves most is taken; it has to make the finding's own calls cheaper, not only others.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +68,8 @@ def fix_of(lab: Lab, session: Session, finding: Finding, budget: int) -> Edit | 
     own = None if rule is None else rule.fix_edit(session, finding)
     if own is not None:
         return lab.priced(own)
-    texts = _CANDIDATES.get(finding.name) or _FAMILIES.get(finding.rule[:3], ())
+    texts = _candidates(session, finding)
+    before = lab.sum_of(lab.baseline, finding.calls)
     best: Edit | None = None
     most = ZERO
     for text in texts:
@@ -75,6 +77,24 @@ def fix_of(lab: Lab, session: Session, finding: Finding, budget: int) -> Edit | 
             continue
         edit = lab.priced(parse_edit(text))
         trial = lab.alone(edit)
-        if trial.bill is not None and trial.saves.rank > most:
+        if trial.bill is None or trial.saves.rank <= most:
+            continue
+        if before.rank > lab.sum_of(trial, finding.calls).rank:
             best, most = edit, trial.saves.rank
     return best
+
+
+def _candidates(session: Session, finding: Finding) -> tuple[str, ...]:
+    if finding.name == "model-switched":
+        return _one_model(session, finding)
+    return _CANDIDATES.get(finding.name) or _FAMILIES.get(finding.rule[:3], ())
+
+
+def _one_model(session: Session, finding: Finding) -> tuple[str, ...]:
+    """Keep the main lane with the model that it used most; a subagent's lane is left alone."""
+    concerned = set(finding.calls)
+    if any(call.lane != "main" for call in session.calls if call.id in concerned):
+        return ()
+    used = Counter(call.model for call in session.calls if call.lane == "main" and call.model)
+    usual = used.most_common(1)
+    return (f"model:to={usual[0][0]},lanes=main",) if len(used) > 1 else ()

@@ -192,3 +192,16 @@ def test_recorded_sessions_are_predicted(shared: Path) -> None:
     assert what_if.baseline is not None
     assert what_if.reported is not None
     assert what_if.baseline.input_equivalents == what_if.reported.input_equivalents
+
+
+def test_a_fix_is_credited_only_with_what_it_does_for_its_own_calls() -> None:
+    (demo,) = read(SESSIONS / "demo.session.jsonl")
+    (prediction,), (diagnosis,), _ = told(demo)
+    found = {finding.rule: finding.id for finding in diagnosis.findings}
+    # The pause before this call was the user's: refreshing while a tool runs does not reach it,
+    # though it saves elsewhere in the same session.
+    assert found["TTL101"] not in prediction.saves
+    assert prediction.edits[found["TTL102"]] == "keep-alive"
+    # Staying with the model, by hand: calls 30 to 33 billed $0.1836171, all of Opus $0.0927584.
+    assert prediction.edits[found["MDL101"]] == "model:to=claude-opus-5-5,lanes=main"
+    assert prediction.saves[found["MDL101"]].cost == Decimal("0.0908587")
