@@ -133,9 +133,16 @@ class CacheGroup(ABC):
     def _spared(self, plan: Plan) -> int:
         """Pages at the start of a table that need no allocation."""
 
-    def room(self, plan: Plan) -> int:
-        """Pages that can be had once the planned ones are protected."""
-        return self.pool.available + self.evictable - plan.idle
+    def fits(self, plan: Plan, tokens: int) -> bool:
+        """Whether the pages can be had once the planned ones are protected.
+
+        A tail is given up where its source would take the place of a page that is needed.
+        """
+        room = self.pool.available + self.evictable
+        need = self.need(plan, tokens)
+        if need > room - plan.idle and plan.tail_tokens and isinstance(plan.place, Match):
+            plan.tail_tokens, plan.idle = 0, plan.place.idle
+        return need <= room - plan.idle
 
     # The life of a table.
 

@@ -132,12 +132,11 @@ class CacheManager:
 
     def _fits(self, name: str, joint: JointPlan, tokens: int) -> bool:
         for group, plan in zip(self.groups, joint.plans, strict=True):
-            need = group.need(plan, tokens)
-            if need <= group.room(plan):
-                continue
-            self.require_possible(name, tokens)
-            self.events.emit(EventKind.REFUSE, group=group.spec.name, pages=need, request=name)
-            return False
+            if not group.fits(plan, tokens):
+                self.require_possible(name, tokens)
+                need = group.need(plan, tokens)
+                self.events.emit(EventKind.REFUSE, need, 0, name, group=group.spec.name)
+                return False
         return True
 
     def require_possible(self, name: str, tokens: int) -> None:
