@@ -83,7 +83,7 @@ class _Work:
         self._cross = CrossState()
         self._tools = ToolDirectory()
         self._moments = Moments()
-        self._sessions = 0
+        self._sessions: set[str] = set()
         self._undated = 0
         self._more: dict[str, tuple[int, RateCard | None]] = {}
 
@@ -92,7 +92,8 @@ class _Work:
         session = self._in_time(session)
         if not session.calls:
             return
-        self._sessions += 1
+        # A session may stand in several files: it is counted by its name, as `usage` does.
+        self._sessions.update({call.session for call in session.calls})
         diagnosis = diagnose(session, self._book)
         prediction = self._predictor.predict(session, diagnosis)
         self._outlook.add(prediction, diagnosis.findings)
@@ -183,7 +184,7 @@ class _Work:
         """Put everything together."""
         scope = Scope(
             sources=dict(sorted(corpus.read_sources.items())),
-            sessions=self._sessions,
+            sessions=len(self._sessions),
             calls=len(self._spool),
             first=self._moments.first_iso,
             last=self._moments.last_iso,
@@ -203,7 +204,7 @@ class _Work:
                 self.take(session)
         scope = Scope(
             sources=dict(sorted(sources.items())),
-            sessions=self._sessions,
+            sessions=len(self._sessions),
             calls=len(self._spool),
             first=self._moments.first_iso,
             last=self._moments.last_iso,

@@ -41,6 +41,15 @@ def test_audit_as_json_has_the_published_shape(tmp_path: Path) -> None:
         assert finding["evidence"] in ("reported", "body_diff", "replayed", "simulated", "usage")
 
 
+@pytest.mark.parametrize(("agent", "sessions"), [("codex", 4), ("gemini_cli", 3), ("pi", 1)])
+def test_audit_and_usage_count_the_same_sessions(tmp_path: Path, agent: str, sessions: int) -> None:
+    folder = str(ROOT / "fixtures/sessions/agents" / agent)
+    audited = json.loads(run(tmp_path, "audit", folder, "--json").stdout)
+    used = json.loads(run(tmp_path, "usage", folder, "--by", "session", "--json").stdout)
+    assert audited["scope"]["sessions"] == used["scope"]["sessions"] == sessions
+    assert len(audited["by_session"]) == len(used["groups"]) == sessions
+
+
 @pytest.mark.parametrize("by", ["day", "session", "model", "purpose", "agent", "project"])
 def test_usage_groups_add_up_to_the_whole(tmp_path: Path, by: str) -> None:
     result = run(tmp_path, "usage", str(log(tmp_path)), "--by", by, "--json")
