@@ -7,13 +7,15 @@ from typing import Any
 
 from cacheaudit._version import __version__
 
-__all__ = ["CacheAuditError", "Inputs", "__version__", "audit", "usage"]
+__all__ = ["CacheAudit", "CacheAuditError", "Inputs", "__version__", "audit", "usage", "wrap"]
 
 _HOMES = {
+    "CacheAudit": "cacheaudit.agent.audit",
     "CacheAuditError": "cacheaudit.errors",
     "Inputs": "cacheaudit.jobs.inputs",
     "audit": "cacheaudit.jobs.audit",
     "usage": "cacheaudit.jobs.usage",
+    "wrap": "cacheaudit.agent.audit",
 }
 
 

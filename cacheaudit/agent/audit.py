@@ -1,0 +1,305 @@
+"""What users import: one object that wraps clients, names sessions and answers for the record."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+
+from cacheaudit.agent.faults import Faults
+from cacheaudit.agent.hooks import Hooks, Mode
+from cacheaudit.agent.middleware import MARK, middleware
+from cacheaudit.agent.plan import Planner, new_id
+from cacheaudit.agent.recorder import Limits, Recorder, RecorderState
+from cacheaudit.agent.scope import current, enter, leave, nested
+from cacheaudit.agent.transport import RecordingTransport
+from cacheaudit.errors import ConfigError, UsageError
+from cacheaudit.model.call import Call, Session
+from cacheaudit.model.clock import Clock, SystemClock, iso
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from cacheaudit.agent.ledger import Ledger
+    from cacheaudit.agent.maker import CallMaker
+    from cacheaudit.agent.scope import Scope
+    from cacheaudit.store import Store
+
+_Client = TypeVar("_Client")
+_MODES: tuple[str, ...] = get_args(Mode)
+
+
+class CacheAudit:
+    """Records the calls of the clients that it wraps.
+
+    Nothing of it can fail a call: what goes wrong inside is counted (:attr:`state`), and logged
+    once.
+
+    Args:
+        db: Where calls are kept: the name of a SQLite file or an SQLAlchemy URL. Without it,
+            ``CACHEAUDIT_DB`` or the file in the user's data folder that every command reads.
+        mode: ``observe`` changes no byte of any request. ``auto`` lets a planner place cache
+            markers; without ``planner`` it does what ``observe`` does.
+        planner: Changes requests before they are sent, in mode ``auto``.
+        store_text: Keep the text of prompts and of error messages too.
+        project: Project that sessions are filed under.
+        limits: How much may wait to be written.
+        on_call: Told of every recorded call, in the writer's thread.
+        clock: Where times come from.
+
+    Raises:
+        ConfigError: ``mode`` is none of the two.
+    """
+
+    def __init__(
+        self,
+        db: str | os.PathLike[str] | None = None,
+        mode: Mode = "auto",
+        *,
+        planner: Planner | None = None,
+        store_text: bool = False,
+        project: str | None = None,
+        limits: Limits | None = None,
+        on_call: Callable[[Call], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if mode not in _MODES:
+            raise ConfigError(f"There is no mode {mode!r}.", f"Choose {' or '.join(_MODES)}.")
+        self.mode: Mode = mode
+        self._db = None if db is None else os.fspath(db)
+        self._store_text = store_text
+        self._planner = planner if mode == "auto" else None
+        self._on_call = on_call
+        self._owner = new_id()
+        self._now = (clock or SystemClock()).now
+        self._faults = Faults()
+        self._recorder = Recorder(
+            make=self._make,
+            open_store=self._open,
+            faults=self._faults,
+            limits=limits,
+            learn=self._learn if self._planner is not None or on_call is not None else None,
+            project=project,
+        )
+        self._hooks = Hooks(self._owner, self._recorder, self._faults, self._now, self._planner)
+
+    def wrap(self, client: _Client) -> _Client:
+        """Return a client that is used like ``client`` and whose calls are recorded.
+
+        Args:
+            client: An ``Anthropic`` or ``AsyncAnthropic`` of SDK 0.121 or newer, or its kin for
+                Bedrock, Google Cloud and Foundry. The client itself stays as it is.
+
+        Raises:
+            UsageError: The client has no middleware: use :meth:`transport`.
+        """
+        derive = getattr(client, "with_middleware", None)
+        if derive is None:
+            raise UsageError(
+                f"{type(client).__name__} has no middleware to record with.",
+                "Give it a recording transport: "
+                "http_client=httpx.Client(transport=audit.transport(httpx.HTTPTransport())); "
+                "docs/guide/sdk.md has the line for each library.",
+            )
+        for known in getattr(client, "middleware", ()):
+            if getattr(known, MARK, None) is self._hooks:
+                return client
+        wrapped: _Client = derive(middleware(self._hooks, self._faults))
+        return wrapped
+
+    def transport(self, inner: Any) -> Any:
+        """Return a transport that records what goes through it and lets ``inner`` do the work.
+
+        Args:
+            inner: A transport of ``httpx`` or ``httpx2``, for synchronous or asynchronous clients:
+                ``httpx.HTTPTransport()``, ``httpx2.AsyncHTTPTransport()`` …
+        """
+        return RecordingTransport(inner, self._hooks, self._faults)
+
+    def session(
+        self,
+        name: str | None = None,
+        *,
+        task: str | None = None,
+        purpose: str | None = None,
+        fresh: bool = False,
+    ) -> SessionScope:
+        """Name the session of the calls made inside a ``with`` block.
+
+        Inside another session of this audit it opens a lane of that session, for a subagent.
+
+        Args:
+            name: Session id, or the lane's name; made up where there is none.
+            task: What the whole-task ledger groups by.
+            purpose: Why the calls are made, where it is not told by the request: ``main``,
+                ``subagent``, ``compaction``, ``keep_alive``, ``warm_up``, ``probe``, ``other``.
+            fresh: Begin a session of its own even inside another one.
+
+        Raises:
+            UsageError: There is no such purpose.
+        """
+        scope = nested(current(self._owner), name, task=task, purpose=purpose, fresh=fresh)
+        return SessionScope(self, self._owner, scope)
+
+    def purpose(self, purpose: str) -> SessionScope:
+        """Say why the calls inside a ``with`` block are made, in the lane that is open.
+
+        Raises:
+            UsageError: There is no such purpose.
+        """
+        return SessionScope(self, self._owner, current(self._owner).meant(purpose))
+
+    def flush(self, timeout: float = 10.0) -> bool:
+        """Wait until every call that has ended is written; ``False``: not in time."""
+        return self._recorder.flush(timeout)
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """Write everything, streams that still run as far as they came, and close the store."""
+        return self._recorder.close(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def state(self) -> RecorderState:
+        """What was written, what waits, and what could not be recorded."""
+        return self._recorder.state
+
+    def sessions(self, names: list[str] | None = None) -> list[Session]:
+        """Read sessions back from the store, all or those named, behind all calls that ended.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        from cacheaudit.ingest.replays import without_replays
+
+        def read(ledger: Ledger) -> list[Session]:
+            store: Any = ledger.store()
+            return [without_replays(found) for found in store.sessions(names)]
+
+        return self._recorder.ask(read)
+
+    def export(self, path: str | os.PathLike[str], session: str | None = None) -> int:
+        """Write a ``*.session.jsonl`` file of one session, or of all in the store.
+
+        Returns:
+            The number of calls written.
+
+        Raises:
+            StoreError: The store cannot be read.
+            OSError: The file cannot be written.
+        """
+        from cacheaudit.model.record import RecordWriter
+        from cacheaudit.store.types import to_json
+
+        writer = RecordWriter(with_text=self._store_text)
+        count = 0
+        with Path(path).open("w", encoding="utf-8") as out:
+            for found in self.sessions(None if session is None else [session]):
+                for call in found.calls:
+                    out.write(to_json(writer.record(call)) + "\n")
+                    count += 1
+        return count
+
+    def _make(self) -> CallMaker:
+        from cacheaudit.agent.maker import CallMaker
+        from cacheaudit.ingest.problems import Problems
+
+        return CallMaker(f"run-{iso(self._now())}-{new_id()[:6]}", Problems())
+
+    def _open(self) -> Store:
+        from cacheaudit.store import default_url, open_store
+
+        url = self._db or default_url(os.environ, Path.home(), sys.platform)
+        return open_store(url, store_text=self._store_text)
+
+    def _learn(self, call: Call) -> None:
+        if self._planner is not None:
+            self._planner.learn(call)
+        if self._on_call is not None:
+            self._on_call(call)
+
+
+class SessionScope:
+    """A session, or a lane of one, while it is open; from :meth:`CacheAudit.session`.
+
+    Attributes:
+        id: The session's id.
+        lane: The lane's name; ``None`` where it is told from the content.
+    """
+
+    def __init__(self, audit: CacheAudit, owner: str, scope: Scope) -> None:
+        self._audit = audit
+        self._owner = owner
+        self._scope = scope
+        self._tokens: list[Token[Any]] = []
+        self.id = scope.session
+        self.lane = scope.lane
+
+    def __enter__(self) -> Self:
+        self._tokens.append(enter(self._owner, self._scope))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._tokens:
+            leave(self._tokens.pop())
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def calls(self) -> tuple[Call, ...]:
+        """Return the session's calls that have ended, from the store.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        found = self._audit.sessions([str(self.id)])
+        return tuple(call for session in found for call in session.calls)
+
+    def report(self) -> str:
+        """Say what the session read and wrote, what that cost and what was lost to which cause.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        from cacheaudit.agent.summary import summary
+
+        found = self._audit.sessions([str(self.id)])
+        return summary(str(self.id), found, self._audit.state)
+
+
+def wrap(
+    client: _Client,
+    db: str | os.PathLike[str] | None = None,
+    mode: Mode = "auto",
+) -> _Client:
+    """Return a client whose calls are recorded; short for ``CacheAudit(db, mode).wrap(client)``.
+
+    Raises:
+        UsageError: The client has no middleware.
+    """
+    return CacheAudit(db, mode).wrap(client)

@@ -1,0 +1,164 @@
+"""The writer's thread: attempts in, calls into the store, in batches and in small pieces."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Protocol
+
+from cacheaudit.agent.attempt import Attempt
+from cacheaudit.agent.faults import Faults
+from cacheaudit.agent.ledger import Ledger
+from cacheaudit.model.call import Call
+
+STOP: Final = "stop"
+
+
+class Maker(Protocol):
+    """Makes calls of attempts; lives in the writer's thread."""
+
+    def calls(self, attempt: Attempt) -> list[Call]:
+        """Return the calls that an attempt stands for: one, or those of a batch, or none.
+
+        Args:
+            attempt: The attempt; where it has not ended yet, what is known of it so far.
+        """
+        ...
+
+
+class Job:
+    """Something that the writer is to do between two batches."""
+
+    __slots__ = ("future", "work")
+
+    def __init__(self, work: Callable[[Ledger], Any]) -> None:
+        self.work = work
+        self.future: Future[Any] = Future()
+
+    def run(self, ledger: Ledger) -> None:
+        """Do it; an exception is handed to the one who asked."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(self.work(ledger))
+        except BaseException as error:
+            self.future.set_exception(error)
+
+
+class Writer:
+    """Takes from the queue until it is told to stop.
+
+    Args:
+        queue: Attempts, jobs, and ``STOP``.
+        make: Makes the maker when the first attempt comes.
+        ledger: Where calls go.
+        release: Told of every attempt that needs its place no longer.
+        faults: Counts what fails.
+        urgent: Set when somebody waits.
+        linger: Seconds to wait for company where nobody does.
+        batch: Most attempts in one transaction.
+        learn: Told of every call.
+    """
+
+    def __init__(
+        self,
+        queue: SimpleQueue[Any],
+        make: Callable[[], Maker],
+        ledger: Ledger,
+        release: Callable[[Attempt], None],
+        faults: Faults,
+        urgent: threading.Event,
+        linger: float,
+        batch: int,
+        learn: Callable[[Call], None] | None,
+    ) -> None:
+        self._queue = queue
+        self._make = make
+        self._maker: Maker | None = None
+        self._ledger = ledger
+        self._release = release
+        self._faults = faults
+        self._urgent = urgent
+        self._linger = linger
+        self._batch = batch
+        self._learn = learn
+
+    def run(self) -> None:
+        """Work; returns when told to stop."""
+        while True:
+            first = self._queue.get()
+            if isinstance(first, Attempt) and self._linger:
+                self._urgent.wait(self._linger)
+            if not self._work([first, *self._waiting()]):
+                return
+
+    def _waiting(self) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < self._batch:
+            try:
+                found.append(self._queue.get_nowait())
+            except Empty:
+                break
+        return found
+
+    def _work(self, items: list[Any]) -> bool:
+        """Work through items in order; ``False`` where one of them says stop."""
+        calls: list[Call] = []
+        finished: list[Attempt] = []
+        go_on = True
+        for item in items:
+            if isinstance(item, Attempt):
+                calls.extend(self._calls(item, finished))
+                # Lets a caller have the interpreter who has been waiting for it.
+                time.sleep(0)
+                continue
+            self._settle(calls, finished)
+            if isinstance(item, Job):
+                item.run(self._ledger)
+            elif item == STOP:
+                go_on = False
+        self._settle(calls, finished)
+        if not go_on:
+            self._close()
+        return go_on
+
+    def _calls(self, attempt: Attempt, finished: list[Attempt]) -> list[Call]:
+        if attempt.finished:
+            return []
+        if attempt.ending is not None:
+            attempt.finished = True
+            finished.append(attempt)
+        try:
+            if self._maker is None:
+                self._maker = self._make()
+            made = self._maker.calls(attempt)
+        except Exception as error:
+            self._faults("make", error)
+            return []
+        if self._learn is not None:
+            for call in made:
+                try:
+                    self._learn(call)
+                except Exception as error:
+                    self._faults("learn", error)
+        return made
+
+    def _settle(self, calls: list[Call], finished: list[Attempt]) -> None:
+        try:
+            if calls:
+                self._ledger.write(calls)
+        except Exception as error:
+            self._faults("write", error)
+        for attempt in finished:
+            self._release(attempt)
+        calls.clear()
+        finished.clear()
+
+    def _close(self) -> None:
+        try:
+            self._ledger.close()
+        except Exception as error:
+            self._faults("close", error)
