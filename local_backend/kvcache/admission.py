@@ -89,6 +89,7 @@ class AdmissionQueue:
 
     def admit_waiting(self) -> list[Sequence]:
         """Let in whoever fits now, in order. Call it after pages were given back."""
+        self._manager.poll()  # pages that were under way to a tier may be free now
         admitted = []
         while self._waiting:
             head = self._waiting[0]

@@ -7,6 +7,7 @@ fit its checksum and counts as a miss.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -102,7 +103,7 @@ class DiskTier:
         except RecordError as error:
             self.counters.refuse(error.reason)
             if error.reason in ("torn", "damaged"):
-                path.unlink(missing_ok=True)
+                self._remove(path)
                 self._forget(key)
             return None
         with self.lock:
@@ -132,7 +133,7 @@ class DiskTier:
             unfinished.write_bytes(record)
             unfinished.replace(path)
         except OSError:
-            unfinished.unlink(missing_ok=True)
+            self._remove(unfinished)
             self.counters.failures += 1
             return False
         with self.lock:
@@ -146,8 +147,13 @@ class DiskTier:
         while self._sizes and self._bytes + size > self.max_bytes:
             key = next(iter(self._sizes))
             self._bytes -= self._sizes.pop(key)
-            self.path_of(key).unlink(missing_ok=True)
+            self._remove(self.path_of(key))
             self.counters.evicted += 1
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
     def close(self) -> None:
         """Nothing is open between calls; the files stay."""
