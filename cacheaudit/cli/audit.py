@@ -23,6 +23,9 @@ GATE_FAILED = 1
     type=LimitType(),
     help="Exit with 1 where misses cost more: an amount (5usd) or a share of the bill (10%).",
 )
+@click.option(
+    "--show-text", is_flag=True, help="Show the text where prompts change; it is masked otherwise."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, every session.")
 @output_options()
 @click.pass_obj
@@ -35,6 +38,7 @@ def command(
     since: float | None,
     until: float | None,
     fail_over: Limit | None,
+    show_text: bool,
     verbose: bool,
     as_json: bool,
     form: str | None,
@@ -72,7 +76,7 @@ def command(
         db=db,
     )
     with progress(quiet=quiet) as show:
-        result = audit(inputs, show)
+        result = audit(inputs, show, show_text=show_text)
     out.write(lambda stream: writer.audit(result, stream, out.view))
     if fail_over is None:
         return

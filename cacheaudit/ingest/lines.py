@@ -62,7 +62,10 @@ def json_lines(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line number, decoded value) for every line that is JSON."""
     for number, _, line in raw_lines(path, problems, start, first_line):
-        value = parse(line, f"{path}:{number}", problems)
+        try:
+            value = _decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            value = parse(line, f"{path}:{number}", problems)
         if value is not None:
             yield number, value
 

@@ -17,6 +17,7 @@ from cacheaudit.model.ports import Head, ProblemSink
 DELIMITERS = ",\t;|"
 _MAX_LINES_A_ROW = 20_000
 _FIELD_LIMIT = MAX_LINE
+_END = (0, "")
 
 
 def split_row(line: str, delimiter: str) -> list[str]:
@@ -87,10 +88,11 @@ def table_rows(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict[st
 def _text_lines(path: Path, problems: ProblemSink) -> Iterator[tuple[int, str]]:
     for number, _, line in raw_lines(path, problems):
         try:
-            yield number, line.decode()
+            text = line.decode()
         except UnicodeDecodeError as error:
             problems("encoding", f"{path}:{number}", error.reason)
-            yield number, line.decode(errors="replace")
+            text = line.decode(errors="replace")
+        yield number, text
 
 
 def _rows(
@@ -103,6 +105,18 @@ def _rows(
     """Join physical lines to rows; give up on a quote that finds no end."""
     waiting: deque[tuple[int, str]] = deque()
     while True:
+        if not waiting:
+            number, line = next(lines, _END)
+            if '"' not in line and "\r" not in line:
+                if not number:
+                    return
+                cells = [cell.strip() for cell in line.split(delimiter)]
+                if len(cells) != width:
+                    cells = _fitted(cells, width, f"{path}:{number}", problems)
+                if cells:
+                    yield number, cells
+                continue
+            waiting.append((number, line))
         pending = _take_row(lines, waiting)
         if not pending:
             return

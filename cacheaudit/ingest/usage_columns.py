@@ -75,6 +75,16 @@ _CANONICAL = {
     "output": "output",
     "reasoning": "reasoning",
 }
+# What a row says beside its counts of how they are billed.
+_DETAILS: dict[str, tuple[str, ...]] = {
+    "cache_write_ttl": ("cache_write_ttl", "write_ttl", "ttl"),
+    "service_tier": ("service_tier",),
+    "speed": ("speed",),
+    "inference_geo": ("inference_geo",),
+    "web_searches": ("web_searches", "web_search_requests"),
+}
+_DETAIL_OF = {name: detail for detail, names in _DETAILS.items() for name in names}
+DETAIL_COLUMNS = frozenset(_DETAIL_OF)
 _CACHED = ("cache_read", "cache_write", "cache_write_5m", "cache_write_1h")
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 TOKEN_COLUMNS = frozenset(_ROLE_OF)
@@ -97,12 +107,14 @@ class Columns(msgspec.Struct, frozen=True):
 
     Attributes:
         names: Column by role.
+        details: Column by what it says of billing: ``cache_write_ttl``, ``service_tier`` …
         input_is: ``total`` or ``uncached``: what the bare input column holds; ``""`` where its
             name does not say so and the figures must decide.
     """
 
     names: dict[str, str]
     input_is: str = ""
+    details: dict[str, str] = {}
 
     @property
     def is_open(self) -> bool:
@@ -110,9 +122,15 @@ class Columns(msgspec.Struct, frozen=True):
         return "input" in self.names and not self.input_is
 
 
+def role_of(name: str) -> str | None:
+    """Return the role of a column by its normal name."""
+    return _ROLE_OF.get(name)
+
+
 def columns_of(header: Iterable[str]) -> Columns:
     """Tell the role of each column by its name; the first of several names of a role counts."""
     names: dict[str, str] = {}
+    details: dict[str, str] = {}
     normal: set[str] = set()
     for column in header:
         name = normal_name(column)
@@ -120,17 +138,21 @@ def columns_of(header: Iterable[str]) -> Columns:
         role = _ROLE_OF.get(name)
         if role is not None:
             names.setdefault(role, column)
+        elif name in _DETAIL_OF:
+            details.setdefault(_DETAIL_OF[name], column)
+    return Columns(names, _input_is(names, normal), details)
+
+
+def _input_is(names: Mapping[str, str], normal: set[str]) -> str:
+    """Tell by the names what a bare input column holds; ``""`` where they do not say."""
     if normal & _EXCLUSIVE_SIGNS:
-        return Columns(names, "uncached")
-    if normal & _INCLUSIVE_SIGNS:
-        return Columns(names, "total")
-    if "uncached" in names:
-        return Columns(names, "total")
+        return "uncached"
+    if normal & _INCLUSIVE_SIGNS or "uncached" in names:
+        return "total"
     if "total" in names:
-        return Columns(names, "uncached")
-    if not {"read", "write", "write_5m", "write_1h"} & names.keys():
-        return Columns(names, "total")
-    return Columns(names)
+        return "uncached"
+    is_cached = {"read", "write", "write_5m", "write_1h"} & names.keys()
+    return "" if is_cached else "total"
 
 
 def convention(columns: Columns, rows: Iterable[Mapping[str, object]]) -> tuple[str, bool]:
@@ -163,7 +185,31 @@ def usage_of(columns: Columns, row: Mapping[str, object]) -> Usage | None:
     what rests on it.
     """
     counts = _recorded(columns, row)
-    return DIALECT.normalise(counts) if counts else None
+    if not counts:
+        return None
+    for detail, column in columns.details.items():
+        value = row.get(column)
+        if not is_absent(value):
+            counts[detail] = detail_of(detail, value)
+    return DIALECT.normalise(counts)
+
+
+def detail_of(detail: str, value: object) -> object:
+    """Read what a row says of billing; ``None`` where a column of that name says something else."""
+    if detail == "web_searches":
+        try:
+            return read_count(value)
+        except ValueError:
+            return value
+    if detail == "cache_write_ttl" and type(value) is int:
+        return f"{value}s"
+    if not isinstance(value, str):
+        return None
+    word = value.strip()
+    if detail == "cache_write_ttl":
+        return f"{word}s" if word.isdecimal() else word.lower()
+    # A speed of 83.2 is a rate of tokens.
+    return word if detail != "speed" or word.isalpha() else None
 
 
 def _recorded(columns: Columns, row: Mapping[str, object]) -> dict[str, object]:

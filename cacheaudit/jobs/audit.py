@@ -10,6 +10,8 @@ from cacheaudit.diagnose.cross import CrossState
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.ingest.corpus import Amendment, Corpus
 from cacheaudit.ingest.problems import Problems
+from cacheaudit.jobs.checks import Recorded, checks
+from cacheaudit.jobs.command import Commands
 from cacheaudit.jobs.common import (
     Moments,
     open_corpus,
@@ -28,6 +30,7 @@ from cacheaudit.model.call import Call, Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import plain
+from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
@@ -40,12 +43,13 @@ from cacheaudit.simulate.quick import Predicted as Quick
 _Key = tuple[str, str, str]
 
 
-def audit(inputs: Inputs, progress: Progress) -> AuditResult:
+def audit(inputs: Inputs, progress: Progress, *, show_text: bool = False) -> AuditResult:
     """Audit recorded sessions.
 
     Args:
         inputs: What to read.
         progress: Told after every session.
+        show_text: Show the text at the changes of prompts; otherwise letters and digits are masked.
 
     Returns:
         The result; its calls are kept on disk where there are many.
@@ -55,7 +59,7 @@ def audit(inputs: Inputs, progress: Progress) -> AuditResult:
         UnknownFormatError: Nothing readable was named.
     """
     problems = Problems()
-    work = _Work(PriceBook(inputs.prices), inputs, problems)
+    work = _Work(PriceBook(inputs.prices), inputs, problems, show_text=show_text)
     if inputs.db is not None and not inputs.paths:
         return work.result_of_store(inputs.db)
     corpus = open_corpus(inputs, problems, progress)
@@ -70,8 +74,11 @@ def audit(inputs: Inputs, progress: Progress) -> AuditResult:
 class _Work:
     """What an audit gathers, session after session."""
 
-    def __init__(self, book: PriceBook, inputs: Inputs, problems: Problems) -> None:
+    def __init__(
+        self, book: PriceBook, inputs: Inputs, problems: Problems, *, show_text: bool = False
+    ) -> None:
         self._book = book
+        self._commands, self._show_text = Commands(inputs), show_text
         self._tally = Tally(book)
         self._since, self._until = inputs.since, inputs.until
         self._problems = problems
@@ -82,6 +89,7 @@ class _Work:
         self._predictor, self._outlook = Predictor(book), Outlook()
         self._cross = CrossState()
         self._tools = ToolDirectory()
+        self._recorded = Recorded()
         self._moments = Moments()
         self._sessions: set[str] = set()
         self._undated = 0
@@ -100,10 +108,14 @@ class _Work:
         self._findings.extend(with_savings(self._cross.add(session, diagnosis), prediction))
         self._edits.update(prediction.edits)
         self._tools.add(session.calls)
-        rows = CallRows()
-        for call in session.calls:
-            change = diagnosis.changes.get(call.id)
-            self._add(call, change, prediction.calls.get(call.id), rows)
+        self._recorded.add(session.calls)
+        rows = CallRows(show_text=self._show_text)
+        calls, changes = session.calls, diagnosis.changes
+        for call in calls:
+            change, earlier = changes.get(call.id), None
+            if change is not None and call.id in diagnosis.earlier:
+                earlier = calls[diagnosis.earlier[call.id]].prompt
+            self._add(call, change, earlier, prediction.calls.get(call.id), rows)
 
     def _in_time(self, session: Session) -> Session:
         if self._since is None and self._until is None:
@@ -116,7 +128,12 @@ class _Work:
         return Session(id=session.id, source=session.source, calls=kept, project=session.project)
 
     def _add(
-        self, call: Call, change: Change | None, predicted: Quick | None, rows: CallRows
+        self,
+        call: Call,
+        change: Change | None,
+        earlier: Prompt | None,
+        predicted: Quick | None,
+        rows: CallRows,
     ) -> None:
         usage = call.usage
         at = None if call.relative_time else call.at
@@ -135,8 +152,10 @@ class _Work:
             self._moments.add(at)
         expected = None
         if predicted is not None:
-            expected = Predicted(predicted.read, predicted.written, predicted.uncached)
-        self._spool.append(rows.row(call, cost, card, change, expected))
+            expected = Predicted(
+                predicted.read, predicted.written, predicted.uncached, predicted.why
+            )
+        self._spool.append(rows.row(call, cost, card, change, expected, earlier))
 
     def _cost(self, call: Call, usage: Usage, card: RateCard | None) -> Decimal | None:
         if card is None:
@@ -224,7 +243,7 @@ class _Work:
             totals=totals,
             calls=self._spool,
             findings=[finding_row(found, self._edits.get(found.id)) for found in self._ranked()],
-            what_if=self._outlook.what_if(totals),
+            what_if=self._outlook.what_if(totals, self._commands),
             simulation=self._outlook.simulation(),
             data_quality=[*quality, *self._tally.assumptions()],
             by_session=_groups(buckets.items(), 0),
@@ -232,6 +251,9 @@ class _Work:
             by_model=_groups(buckets.items(), 2),
             tools=self._tools.rows(),
             prices=[price_used(card) for _, card in sorted(self._tally.cards.items())],
+            checks=checks(self._findings, self._recorded.absent),
+            facts=self._outlook.rules.rows(),
+            command=self._commands.audit(show_text=self._show_text),
         )
 
     def _ranked(self) -> list[Finding]:

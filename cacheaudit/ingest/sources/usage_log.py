@@ -8,19 +8,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.records import UsageRecord, record_of
 from cacheaudit.ingest.rows import is_json
 from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
 from cacheaudit.ingest.usage_columns import (
+    DETAIL_COLUMNS,
     TOKEN_COLUMNS,
     Columns,
     columns_of,
     convention,
     usage_of,
 )
+from cacheaudit.ingest.usage_shapes import Meanings, Shape, Shapes, UnusualRowError
 from cacheaudit.model.call import PURPOSES, Call, CallError, Origin
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import Usage
@@ -52,7 +57,7 @@ _PLAIN: Final = (
 _UNDERSTOOD: Final = frozenset(
     itertools.chain(
         _START, _END, _FIRST, _DURATION, _TTFT, _IDS, _SESSION, _LANE, _PARENT, _TASK, _MODEL,
-        _COST, _STATUS, _ERROR, _PLAIN, TOKEN_COLUMNS,
+        _COST, _STATUS, _ERROR, _PLAIN, TOKEN_COLUMNS, DETAIL_COLUMNS,
     )
 )  # fmt: skip
 _NOTES: Final = frozenset({"note", "notes", "comment", "comments", "what_happened", "description"})
@@ -61,6 +66,31 @@ _PROVIDER_ID: Final = re.compile(r"^(msg_|chatcmpl-|resp_|req_|gen-)[\w-]{8,}$")
 _DECIDED_BY: Final = 500
 _NAMES_KEPT: Final = 4096
 _TIMES: Final = frozenset(itertools.chain(_START, _DURATION, _END))
+_MEANINGS: Final = Meanings(
+    start=_START,
+    times={"ended": _END, "first": _FIRST},
+    lengths={"duration": _DURATION, "wait": _TTFT, "tools": ("tool_seconds",)},
+    texts={
+        "id": _IDS,
+        "session": _SESSION,
+        "lane": _LANE,
+        "parent": _PARENT,
+        "task": _TASK,
+        "model": _MODEL,
+        "provider": ("provider",),
+        "surface": ("surface",),
+        "purpose": ("purpose",),
+        "attempt": ("attempt",),
+        "stop_reason": ("stop_reason", "finish_reason"),
+        "outcome": ("outcome",),
+        "currency": ("currency",),
+        "client": ("client",),
+    },
+    cost=_COST,
+    # Nothing is read of them where there is no error.
+    ignored=frozenset({*_STATUS, "error_message", "schema"}),
+    understood=_UNDERSTOOD,
+)
 
 
 class UsageLogSource:
@@ -91,6 +121,10 @@ class UsageLogSource:
         """Yield one call a row."""
         yield from _Reader(path, problems).calls()
 
+    def usages(self, path: Path, problems: ProblemSink) -> Iterator[UsageRecord]:
+        """Yield what a total needs of every row; quicker than :meth:`read`."""
+        yield from _Reader(path, problems).records()
+
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         """Yield nothing: a usage log lies wherever its owner put it."""
         del environment, home
@@ -106,6 +140,8 @@ class _Reader:
 
     def __init__(self, path: Path, problems: ProblemSink) -> None:
         self._path = path
+        self._name = str(path)
+        self._stem = path.stem
         self._problems = problems
         self._clock = RelativeClock()
         self._reported: set[str] = set()
@@ -115,25 +151,118 @@ class _Reader:
 
     def calls(self) -> Iterator[Call]:
         """Decide on the first rows what the columns mean, then read them all."""
-        rows = self._rows()
-        first = list(itertools.islice(rows, _DECIDED_BY))
-        columns = self._columns([fields for _, fields in first])
-        for number, fields in itertools.chain(first, rows):
-            call = self._call(number, fields, columns)
+        for number, row, shape in self._shaped():
+            if shape is not None:
+                try:
+                    yield self._usual_call(number, row, shape)
+                    continue
+                except UnusualRowError:
+                    pass
+            call = self._call(number, self._normalised(row), self._known)
             if call is not None:
                 yield call
 
+    def records(self) -> Iterator[UsageRecord]:
+        """Read what a total needs."""
+        for number, row, shape in self._shaped():
+            if shape is not None:
+                try:
+                    yield self._usual_record(number, row, shape)
+                    continue
+                except UnusualRowError:
+                    pass
+            call = self._call(number, self._normalised(row), self._known)
+            record = record_of(call) if call is not None else None
+            if record is not None:
+                yield record
+
+    def _shaped(self) -> Iterator[tuple[int, dict[str, Any], Shape | None]]:
+        """Yield rows with the form that they have, ``None`` where it needs a closer look."""
+        rows = self._rows()
+        first = list(itertools.islice(rows, _DECIDED_BY))
+        self._known = self._columns([self._normalised(row) for _, row in first])
+        self._shapes = Shapes(self._known, _MEANINGS, self._normal)
+        shape_of = self._shapes.of
+        for number, row in itertools.chain(first, rows):
+            yield number, row, shape_of(row)
+
     def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        if is_json(self._path):
-            for number, value in json_lines(self._path, self._problems):
-                if isinstance(value, dict):
-                    yield number, {self._normal(k): v for k, v in value.items()}
-                else:
-                    where = f"{self._path}:{number}"
-                    self._problems("wrong_type", where, f"{type(value).__name__}, not an object")
+        if not is_json(self._path):
+            yield from table_rows(self._path, self._problems)
             return
-        for number, cells in table_rows(self._path, self._problems):
-            yield number, {self._normal(k): v for k, v in cells.items()}
+        for number, value in json_lines(self._path, self._problems):
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                where = f"{self._path}:{number}"
+                self._problems("wrong_type", where, f"{type(value).__name__}, not an object")
+
+    def _normalised(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {self._normal(k): v for k, v in row.items()}
+
+    def _usual_record(self, number: int, row: dict[str, Any], shape: Shape) -> UsageRecord:
+        shapes = self._shapes
+        start = shapes.start(shape, row)
+        shapes.times(shape, row, start)
+        words = shapes.words(shape, row)
+        usage = shapes.usage(shape, row, words)
+        record = UsageRecord(
+            _key(shapes.text(shape, row, "id")),
+            words.session or self._stem,
+            words.lane,
+            words.purpose,
+            words.provider,
+            words.surface,
+            words.model,
+            start,
+            usage,
+            None,
+            shapes.cost(shape, row),
+            words.currency,
+        )
+        if usage.flags:
+            self._count_flags(usage, number)
+        return record
+
+    def _usual_call(self, number: int, row: dict[str, Any], shape: Shape) -> Call:
+        shapes = self._shapes
+        start = shapes.start(shape, row)
+        ended, first_token, tool_seconds = shapes.times(shape, row, start)
+        words = shapes.words(shape, row)
+        usage = shapes.usage(shape, row, words)
+        ident = shapes.text(shape, row, "id")
+        call = Call(
+            id=ident or f"{self._stem}#{number}",
+            session=words.session or self._stem,
+            lane=words.lane,
+            parent=shapes.text(shape, row, "parent"),
+            task=shapes.text(shape, row, "task"),
+            purpose=words.purpose,
+            provider=words.provider,
+            surface=words.surface,
+            model=words.model,
+            started_at=start,
+            first_token_at=first_token,
+            ended_at=ended,
+            attempt=int(words.attempt),
+            usage=usage,
+            stop_reason=words.stop_reason,
+            tool_seconds=tool_seconds,
+            outcome=words.outcome,
+            reported_cost=shapes.cost(shape, row),
+            currency=words.currency,
+            client=words.client,
+            origin=Origin(self._name, number),
+            dedupe_key=_key(ident),
+            extra={name: row[c] for c, name in shape.extra if not is_absent(row[c])},
+        )
+        if usage.flags:
+            self._count_flags(usage, number)
+        return call
+
+    def _count_flags(self, usage: Usage, number: int) -> None:
+        for flag in usage.flags:
+            self._problems(flag, f"{self._name}:{number}")
 
     def _normal(self, name: str) -> str:
         known = self._names.get(name)
@@ -155,7 +284,7 @@ class _Reader:
                     f"column {columns.names['input']!r} is read as input with the cached tokens; "
                     "name it total_input or uncached_input to say which",
                 )
-            columns = Columns(columns.names, decided)
+            columns = msgspec.structs.replace(columns, input_is=decided)
         return columns
 
     def _call(self, number: int, fields: dict[str, Any], columns: Columns) -> Call | None:
@@ -211,7 +340,7 @@ class _Reader:
             currency=record.text("currency") or "USD",
             client=record.text("client"),
             origin=Origin(str(self._path), number),
-            dedupe_key=f"id:{ident}" if ident and _PROVIDER_ID.match(ident) else None,
+            dedupe_key=_key(ident),
             relative_time=relative,
             extra=_extra(record.fields),
         )
@@ -285,6 +414,11 @@ class RelativeClock:
         if advance:
             self._base, self._last = base, base + value
         return base + value
+
+
+def _key(ident: str | None) -> str | None:
+    """Return the key of a row whose id is a provider's own."""
+    return f"id:{ident}" if ident and _PROVIDER_ID.match(ident) else None
 
 
 def _has_error(record: Record) -> bool:
