@@ -5,26 +5,34 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
+import msgspec
+
 from cacheaudit.diagnose.rule import find_rule
+from cacheaudit.jobs.command import Commands
 from cacheaudit.jobs.predict import (
+    EDITS,
     IDEAL,
     LONG,
     NO_CACHING,
+    POLICIES,
     REFRESHED,
     TITLES,
     Change,
     FixStep,
     SessionPrediction,
 )
+from cacheaudit.jobs.rulebook import UsedRules
 from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import decimal, plain
 from cacheaudit.report.result import SavingRow, Scenario, Simulation, Step, Totals, WhatIf
 from cacheaudit.simulate.bill import Saving
+from cacheaudit.simulate.switches import Switches
 
 _ORDER: Final = (NO_CACHING, LONG, REFRESHED, IDEAL)
 # Both ends of the scale mean something only where they are known of every session.
 _WHOLE: Final = frozenset({NO_CACHING, IDEAL})
 _MOST_IDS: Final = 200
+_UNTRIED: Final = "the disputed rules were not tried"
 
 
 class Outlook:
@@ -40,6 +48,11 @@ class Outlook:
         self._scenarios: dict[str, Change] = {}
         self._known: dict[str, int] = {}
         self._steps: dict[str, _Gathered] = {}
+        self._low, self._high = Saving(), Saving()
+        self._untried: dict[str, None] = {}
+        self._left_out: dict[str, str] = {}
+        self._with_bodies = 0
+        self.rules = UsedRules()
 
     def add(self, prediction: SessionPrediction, findings: tuple[Finding, ...]) -> None:
         """Add one session."""
@@ -60,7 +73,18 @@ class Outlook:
         for name, change in prediction.scenarios.items():
             self._scenarios[name] = self._scenarios.get(name, Change()) + change
             self._known[name] = self._known.get(name, 0) + 1
+        if prediction.low is None or prediction.high is None:
+            self._untried[prediction.untried or _UNTRIED] = None
+        else:
+            self._low += prediction.low
+            self._high += prediction.high
+        self.rules.add(prediction.mode, prediction.rules)
+        self._with_bodies += prediction.mode == "bodies"
         by_id = {finding.id: finding for finding in findings}
+        for name, reason in prediction.left_out.items():
+            found = by_id.get(name)
+            if found is not None:
+                self._left_out.setdefault(found.name, reason)
         for step in prediction.steps:
             self._gather(step, by_id.get(step.finding), prediction)
 
@@ -90,31 +114,65 @@ class Outlook:
             surplus_tokens=self._surplus,
             refused=dict(sorted(self._refused.items())),
             modes=self._modes,
+            switches=Switches().changed(),
+            assumed=self.rules.assumed(),
         )
 
-    def what_if(self, totals: Totals) -> WhatIf:
+    def what_if(self, totals: Totals, commands: Commands) -> WhatIf:
         """What the fixes would make of the bill.
 
         Args:
             totals: Of all calls of the audit; what could not be simulated stays as it was billed.
+            commands: Writes the command lines that work settings out again.
         """
         if not totals.calls or totals.input_equivalents is None:
             return WhatIf(reason="the input of these calls is not known in all its parts")
         reported = _reported(totals)
         before = _plus(reported, self._difference, "baseline", "As it was, simulated")
-        every = _plus(before, self._change, "all-fixes", "All fixes together")
+        every = msgspec.structs.replace(
+            _plus(before, self._change, "all-fixes", "All fixes together"),
+            left_out=self._left_out,
+            command=self._every_command(commands),
+        )
+        is_priced = before.cost is not None
         gathered = sorted(self._steps.values(), key=lambda item: -item.change.saves.rank)
         return WhatIf(
             all_fixes=every,
             scenarios=[
-                _plus(before, self._scenarios[name], name, TITLES[name])
+                msgspec.structs.replace(
+                    _plus(before, self._scenarios[name], name, TITLES[name]),
+                    command=self._command(name, commands),
+                )
                 for name in _ORDER
                 if name in self._scenarios and self._is_told(name)
             ],
             reported=reported,
             baseline=before,
             waterfall=[item.step() for item in gathered],
+            low=None if self._untried else _end(self._low, is_priced),
+            high=None if self._untried else _end(self._high, is_priced),
+            reason="; ".join(self._untried) or None,
         )
+
+    def _command(self, name: str, commands: Commands) -> str | None:
+        """Write the command line whose figures are those of a setting; ``None``: there is none."""
+        if not self._with_bodies:
+            policy = POLICIES.get(name)
+            return None if policy is None else commands.backtest(policy)
+        edit = EDITS.get(name)
+        return None if edit is None or not self._is_one else commands.simulate([edit])
+
+    def _every_command(self, commands: Commands) -> str | None:
+        edits = [step.edit for step in self._steps.values()]
+        known = [edit for edit in edits if edit is not None]
+        if not known or len(known) < len(edits) or self._left_out or not self._is_one:
+            return None
+        return commands.simulate(known)
+
+    @property
+    def _is_one(self) -> bool:
+        """Whether it is one session with requests: ``simulate`` joins the caches of several."""
+        return self._sessions == self._with_bodies == 1
 
     def _is_told(self, name: str) -> bool:
         return name not in _WHOLE or self._known[name] == self._sessions
@@ -125,7 +183,7 @@ class _Gathered:
 
     def __init__(self, rule: str, edit: str | None, title: str | None) -> None:
         self._rule = rule
-        self._edit = edit
+        self.edit = edit
         self._title = title
         self._alone = Saving()
         self._ids: list[str] = []
@@ -143,18 +201,22 @@ class _Gathered:
         rule = find_rule(self._rule)
         title = self._title or (self._rule if rule is None else rule.title)
         return Step(
-            name=self._rule if self._edit is None else self._edit.partition(":")[0],
+            name=self._rule if self.edit is None else self.edit.partition(":")[0],
             title=title,
             saves=saving_row(self.change.saves),
             alone=saving_row(self._alone),
             findings=self._ids,
-            edit=self._edit,
+            edit=self.edit,
         )
 
 
 def saving_row(saving: Saving) -> SavingRow:
     """Write a saving."""
     return SavingRow(_text(saving.input_equivalents), _text(saving.cost))
+
+
+def _end(saving: Saving, is_priced: bool) -> SavingRow:
+    return saving_row(saving if is_priced else Saving(saving.input_equivalents, None))
 
 
 def _text(value: Decimal | None) -> str | None:

@@ -18,13 +18,16 @@ from cacheaudit.jobs.fixes import fix_of
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Finding, Fix, Loss
 from cacheaudit.pricing.book import PriceBook
+from cacheaudit.providers.facts import Rules
 from cacheaudit.simulate.bill import Bill, Saving
+from cacheaudit.simulate.build import rules_of
 from cacheaudit.simulate.lifetimes import Judge, Judged, UnderPolicy
 from cacheaudit.simulate.policy import parse_policy
-from cacheaudit.simulate.quick import NotQuick, Predicted, predict_sizes
+from cacheaudit.simulate.quick import NotQuick, Predicted, Quick, predict_sizes
 
 if TYPE_CHECKING:
     from cacheaudit.simulate.edit import Edit
+    from cacheaudit.simulate.request import Outcome
     from cacheaudit.simulate.run import SimCall
     from cacheaudit.simulate.whatif import Lab, Trial, WhatIf
 
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 _SESSION_WORK: Final = 100_000
 _WORK: Final = 1_000_000
 _TOO_MUCH: Final = "too many calls to simulate every fix; audit the session by itself"
+_NOT_TRIED: Final = "disputed rules can be tried on recorded requests only"
+# What keeps a read short, the word that says most first.
+_WHY: Final = ("expired", "not_yet_readable", "no_marker")
+_BELOW: Final = "below_minimum"
 _LIFETIME: Final = "TTL"
 _COMPACTION: Final = "CMP"
 _LONG, _KNOWN, _REFRESHED, _NONE = range(4)
@@ -44,6 +51,13 @@ TITLES: Final[Mapping[str, str]] = {
     LONG: "One hour's lifetime everywhere",
     REFRESHED: "Refreshed before expiry, for half an hour after each request",
 }
+# The same as ``backtest --policy`` and ``simulate --edit`` take them.
+POLICIES: Final[Mapping[str, str]] = {
+    LONG: _POLICIES[_LONG],
+    REFRESHED: _POLICIES[_REFRESHED],
+    NO_CACHING: _POLICIES[_NONE],
+}
+EDITS: Final[Mapping[str, str]] = {LONG: "ttl", REFRESHED: "keep-alive:idle=yes"}
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +127,11 @@ class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
         change: All fixes together.
         scenarios: Whole settings, by name.
         left_out: Fixes that could not be simulated, by id of the finding, with the reason.
+        low: Least that all fixes together save under the disputed rules; ``None`` where these were
+            not tried.
+        high: Most that they save.
+        untried: Why the disputed rules were not tried.
+        rules: The provider's rules that the predictions rest on.
     """
 
     session: str
@@ -132,6 +151,10 @@ class SessionPrediction(msgspec.Struct, frozen=True, kw_only=True):
     change: Change = Change()
     scenarios: dict[str, Change] = {}
     left_out: dict[str, str] = {}
+    low: Saving | None = None
+    high: Saving | None = None
+    untried: str | None = None
+    rules: tuple[Rules, ...] = ()
 
 
 class Predictor:
@@ -182,7 +205,8 @@ def with_savings(findings: Iterable[Finding], prediction: SessionPrediction) -> 
 
 
 def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> SessionPrediction:
-    calls = _sizes(session)
+    quick = _sizes(session)
+    calls = quick.calls
     compared = exact = writes = unexplained = surplus = 0
     for call in session.calls:
         usage = call.usage
@@ -207,6 +231,7 @@ def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> Sessi
             NO_CACHING: _under(judged, judged.policies[_NONE]),
             IDEAL: _under(judged, judged.ideal),
         }
+    change = sum((step.change for step in steps), Change())
     return SessionPrediction(
         session=session.id,
         calls=calls,
@@ -219,18 +244,27 @@ def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> Sessi
         refused={"not_told_by_sizes": unsaid} if unsaid else {},
         saves=saves,
         steps=tuple(steps),
-        change=sum((step.change for step in steps), Change()),
+        change=change,
         scenarios=scenarios,
+        low=None if steps else change.saves,
+        high=None if steps else change.saves,
+        untried=_NOT_TRIED if steps else None,
+        rules=quick.rules,
     )
 
 
-def _sizes(session: Session) -> dict[str, Predicted]:
+def _sizes(session: Session) -> Quick:
     try:
         return predict_sizes(_by_start(session.calls))
     except NotQuick:
         from cacheaudit.simulate.run import run
 
-        return _predictions(run(session).calls)
+        return Quick(_predictions(run(session).calls), _rules(session.calls))
+
+
+def _rules(calls: Iterable[Call]) -> tuple[Rules, ...]:
+    found = {id(rules): rules for call in calls if (rules := rules_of(call)) is not None}
+    return tuple(found.values())
 
 
 def _by_start(calls: Sequence[Call]) -> Sequence[Call]:
@@ -243,10 +277,18 @@ def _by_start(calls: Sequence[Call]) -> Sequence[Call]:
 
 def _predictions(rows: Iterable[SimCall]) -> dict[str, Predicted]:
     return {
-        row.id: Predicted(row.predicted.read, row.predicted.written, row.predicted.uncached)
+        row.id: Predicted(outcome.read, outcome.written, outcome.uncached, _why(outcome))
         for row in rows
-        if row.predicted is not None and row.predicted.refused is None
+        if (outcome := row.predicted) is not None and outcome.refused is None
     }
+
+
+def _why(outcome: Outcome) -> str | None:
+    """Say why a call should not have read more; what only kept writes short is left out."""
+    word = next((word for word in _WHY if word in outcome.notes), None)
+    if word is None and _BELOW in outcome.notes and not (outcome.read or outcome.written):
+        return _BELOW
+    return word
 
 
 def _fixes_by_size(diagnosis: Diagnosis, judged: Judged) -> tuple[dict[str, Saving], list[FixStep]]:
@@ -320,6 +362,7 @@ def _with_bodies(
     session: Session, diagnosis: Diagnosis, book: PriceBook | None, budget: int
 ) -> tuple[SessionPrediction, int]:
     """Simulate; also say how many calls that took."""
+    from cacheaudit.jobs.spread import spread
     from cacheaudit.simulate.edits.keep_alive import KeepAlive
     from cacheaudit.simulate.edits.ttl import Ttl
     from cacheaudit.simulate.run import accuracy
@@ -329,10 +372,19 @@ def _with_bodies(
     edits, owners, skipped = _edits(lab, session, diagnosis.findings, budget)
     what_if = evaluate_in(lab, edits)
     saves, left_out = _alone(what_if, owners)
+    for edit, names in zip(edits, owners, strict=True):
+        if edit.name in what_if.together.left_out:
+            left_out |= dict.fromkeys(names, what_if.together.left_out[edit.name])
     tried: dict[str, Trial] = {}
     if lab.work < budget:
         tried = {LONG: lab.alone(Ttl()), REFRESHED: lab.alone(lab.priced(KeepAlive(idle=True)))}
     tried |= {trial.name: trial for trial in what_if.scenarios}
+    possible = [
+        lab.priced(edit)
+        for edit, trial in zip(edits, what_if.alone, strict=True)
+        if trial.bill is not None
+    ]
+    ends = spread(lab, possible, what_if.together.saves, book, budget - lab.work)
     rows = lab.baseline.outcomes
     right = accuracy(rows)
     prediction = SessionPrediction(
@@ -355,8 +407,12 @@ def _with_bodies(
             name: _changed(lab, trial) for name, trial in tried.items() if trial.bill is not None
         },
         left_out=left_out | dict.fromkeys(skipped, _TOO_MUCH),
+        low=ends.low,
+        high=ends.high,
+        untried=ends.reason,
+        rules=_rules(session.calls),
     )
-    return prediction, lab.work
+    return prediction, lab.work + ends.work
 
 
 def _edits(

@@ -9,6 +9,7 @@ from cacheaudit.model.change import Change
 from cacheaudit.model.clock import iso
 from cacheaudit.model.finding import Finding, Loss
 from cacheaudit.model.money import plain
+from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.report.detail import Lives, Strips, events, first_token_seconds, writes
@@ -17,6 +18,7 @@ from cacheaudit.report.result import (
     ChangeRow,
     FindingRow,
     FixRow,
+    LossPlace,
     LossRow,
     PlaceRow,
     Predicted,
@@ -28,9 +30,14 @@ _NO_USAGE = Usage()
 
 
 class CallRows:
-    """Makes the rows of calls; those of a lane in their order."""
+    """Makes the rows of calls; those of a lane in their order.
 
-    def __init__(self) -> None:
+    Args:
+        show_text: Show the text at a change; otherwise letters and digits are masked.
+    """
+
+    def __init__(self, *, show_text: bool = False) -> None:
+        self._show_text = show_text
         self._lives = Lives()
         self._strips = Strips()
 
@@ -41,6 +48,7 @@ class CallRows:
         card: RateCard | None,
         change: Change | None,
         predicted: Predicted | None,
+        earlier: Prompt | None = None,
     ) -> CallRow:
         """Make one row.
 
@@ -50,6 +58,7 @@ class CallRows:
             card: The price row that the whole cost rests on, where it is one.
             change: Its first change against the call before it in its lane.
             predicted: What it should have read and written.
+            earlier: The prompt that the change is against.
         """
         usage = call.usage or _NO_USAGE
         at = call.at
@@ -69,7 +78,7 @@ class CallRows:
             output=usage.output,
             predicted=predicted,
             cost=None if cost is None else plain(cost),
-            first_change=None if change is None else _change_row(change),
+            first_change=None if change is None else self._change_row(call, change, earlier),
             where=None if call.origin is None else str(call.origin),
             writes=split,
             price=None if card is None else card.id,
@@ -81,17 +90,24 @@ class CallRows:
             strip=None if call.prompt is None else self._strips.of(call, change),
         )
 
+    def _change_row(self, call: Call, change: Change, earlier: Prompt | None) -> ChangeRow:
+        before = after = None
+        if earlier is not None and call.prompt is not None:
+            from cacheaudit.jobs.excerpts import surroundings
 
-def _change_row(change: Change) -> ChangeRow:
-    return ChangeRow(
-        level=change.level,
-        path=change.path,
-        byte_offset=change.byte_offset,
-        kind=change.kind,
-        tokens_after=change.tokens_after,
-        before=change.before,
-        after=change.after,
-    )
+            before, after = surroundings(earlier, call.prompt, change, show_text=self._show_text)
+        return ChangeRow(
+            level=change.level,
+            path=change.path,
+            byte_offset=change.byte_offset,
+            kind=change.kind,
+            tokens_after=change.tokens_after,
+            before=change.before,
+            after=change.after,
+            before_text=before,
+            after_text=after,
+            masked=not self._show_text,
+        )
 
 
 def finding_row(finding: Finding, edit: str | None = None) -> FindingRow:
@@ -116,6 +132,7 @@ def finding_row(finding: Finding, edit: str | None = None) -> FindingRow:
         tokens_lost=finding.tokens_lost,
         lost=_loss_row(finding.lost),
         fix=None if fix is None else FixRow(fix.title, fix.patch, _loss_row(fix.saves_alone), edit),
+        places=[LossPlace(p.call, p.tokens, _loss_row(p.lost)) for p in finding.places],
     )
 
 

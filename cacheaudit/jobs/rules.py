@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import cache
 from typing import Final
 
 import msgspec
 
 from cacheaudit._version import __version__
-from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.pages import page
 from cacheaudit.diagnose.rule import FAMILIES, Rule, all_rules, find_rule
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.errors import UsageError
 from cacheaudit.jobs.linting.catalogue import CHECKS
+from cacheaudit.jobs.needs import needs as needs
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import ZERO, plain
@@ -184,59 +183,6 @@ def _row(rule: Rule) -> RuleRow:
         provider_reasons=list(rule.provider_reasons),
         fix=None if rule.fix is None else rule.fix.title,
     )
-
-
-@cache
-def needs(rule: Rule) -> tuple[str, ...]:
-    """Find out what a rule needs: take each thing out of its own bad example and ask again.
-
-    A rule that states ``needs`` itself is believed.
-    """
-    stated = getattr(rule, "needs", None)
-    if isinstance(stated, tuple) and stated:
-        return tuple(str(item) for item in stated)
-    session = type(rule).bad()
-    found = [name for name, without in _WITHOUT.items() if not _speaks(rule, session, without)]
-    return tuple(found) or ("usage",)
-
-
-def _speaks(rule: Rule, session: Session, without: Callable[[Call], Call]) -> bool:
-    stripped = msgspec.structs.replace(session, calls=tuple(map(without, session.calls)))
-    try:
-        return any(draft.claims or rule.kind == "note" for draft in rule.check(Context(stripped)))
-    except Exception:  # a rule that cannot do without it needs it
-        return False
-
-
-def _no_usage(call: Call) -> Call:
-    return msgspec.structs.replace(call, usage=None)
-
-
-def _no_request(call: Call) -> Call:
-    return msgspec.structs.replace(call, prompt=None)
-
-
-def _no_times(call: Call) -> Call:
-    return msgspec.structs.replace(
-        call, started_at=None, start_span=None, first_token_at=None, ended_at=None
-    )
-
-
-def _no_reason(call: Call) -> Call:
-    return msgspec.structs.replace(call, diagnostics=None)
-
-
-def _no_boundary(call: Call) -> Call:
-    return msgspec.structs.replace(call, boundaries=())
-
-
-_WITHOUT: Final[dict[str, Callable[[Call], Call]]] = {
-    "usage": _no_usage,
-    "requests": _no_request,
-    "start_times": _no_times,
-    "provider_reasons": _no_reason,
-    "boundaries": _no_boundary,
-}
 
 
 def _example(make: Callable[[], Session], rules: Sequence[Rule] | None) -> Example:

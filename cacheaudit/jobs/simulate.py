@@ -10,6 +10,7 @@ import msgspec
 
 from cacheaudit.errors import UsageError
 from cacheaudit.ingest.problems import Problems
+from cacheaudit.jobs.command import Commands
 from cacheaudit.jobs.common import open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.jobs.whatif import what_if
@@ -78,10 +79,17 @@ def simulate(
         switches=found.switches,
         edits=[edit.name for edit in edits],
         forced=_forced(calls, edits, book, switches),
-        what_if=what_if(calls, edits, book, switches) if edits else None,
+        what_if=what_if(calls, edits, book, switches, _commands(inputs, switches))
+        if edits
+        else None,
         assumed=list(found.assumed),
         problems={kind: count for kind, count, _ in problems.items()},
     )
+
+
+def _commands(inputs: Inputs, switches: Switches) -> Commands:
+    changed = [f"{name}={value}" for name, value in switches.changed().items()]
+    return Commands(inputs, [word for text in changed for word in ("--switch", text)])
 
 
 def _forced(

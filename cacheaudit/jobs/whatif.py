@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from cacheaudit.jobs.command import Commands
 from cacheaudit.model.call import Call
 from cacheaudit.model.money import plain
 from cacheaudit.pricing.book import PriceBook
@@ -15,14 +16,13 @@ from cacheaudit.simulate.switches import Switches
 from cacheaudit.simulate.whatif import Trial, evaluate
 from cacheaudit.simulate.whatif import WhatIf as Weighed
 
-_COMMAND = "cacheaudit simulate SESSION --edit"
-
 
 def what_if(
     calls: Sequence[Call],
     edits: Sequence[Edit],
     book: PriceBook | None,
     switches: Switches | None = None,
+    commands: Commands | None = None,
 ) -> WhatIf:
     """Weigh edits.
 
@@ -31,17 +31,21 @@ def what_if(
         edits: What to change.
         book: Prices.
         switches: Disputed rules.
+        commands: Writes the command lines that work settings out again.
     """
-    return described(evaluate(calls, edits, book, switches), edits)
+    return described(evaluate(calls, edits, book, switches), edits, commands)
 
 
-def described(found: Weighed, edits: Sequence[Edit]) -> WhatIf:
+def described(found: Weighed, edits: Sequence[Edit], commands: Commands | None = None) -> WhatIf:
     """Write what was weighed in the shape of the result."""
-    alone = [
-        _scenario(trial, edit_text(edit)) for trial, edit in zip(found.alone, edits, strict=True)
-    ]
+    texts = [edit_text(edit) for edit in edits]
+
+    def line(*these: str) -> str | None:
+        return None if commands is None else commands.simulate(these)
+
+    alone = [_scenario(trial, line(text)) for trial, text in zip(found.alone, texts, strict=True)]
     return WhatIf(
-        all_fixes=_scenario(found.together, None),
+        all_fixes=_scenario(found.together, line(*texts)),
         scenarios=[*alone, *(_scenario(trial, None) for trial in found.scenarios)],
         reported=_bill("reported", "As it was billed", found.reported),
         baseline=_bill("baseline", "As it was, simulated", found.baseline),
@@ -58,8 +62,7 @@ def described(found: Weighed, edits: Sequence[Edit]) -> WhatIf:
     )
 
 
-def _scenario(trial: Trial, edit: str | None) -> Scenario:
-    command = None if edit is None else f"{_COMMAND} {edit}"
+def _scenario(trial: Trial, command: str | None) -> Scenario:
     if trial.bill is None:
         return Scenario(
             name=trial.name,

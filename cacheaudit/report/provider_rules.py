@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from cacheaudit.report.result import AuditResult, Fact
+
+if TYPE_CHECKING:
+    from cacheaudit.providers.facts import Fact as Dated
 
 SHOWN_MODELS = 8
 _SHOWN = (
@@ -42,16 +46,19 @@ def facts_of(provider: str | None, model: str | None) -> list[Fact]:
     if found is None:
         return []
     return [
-        Fact(
-            model=model or found.model,
-            name=name,
-            value=_text(found.facts[name].value),
-            source=found.facts[name].source,
-            checked=found.facts[name].valid_from.isoformat(),
-        )
-        for name in _SHOWN
-        if name in found.facts
+        fact_row(model or found.model, found.facts[name]) for name in _SHOWN if name in found.facts
     ]
+
+
+def fact_row(model: str, fact: Dated) -> Fact:
+    """Write one dated rule."""
+    return Fact(
+        model=model,
+        name=fact.name,
+        value=_text(fact.value),
+        source=fact.source,
+        checked=fact.valid_from.isoformat(),
+    )
 
 
 def _text(value: object) -> str:
@@ -59,6 +66,8 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value) or "none"
     if isinstance(value, int):
         return f"{value:,}"
     return str(value).replace("_", " ")

@@ -298,7 +298,7 @@ class WhatIf(msgspec.Struct, frozen=True):
             ``all_fixes``.
         low: Least that all fixes together save, under the disputed rules and chances.
         high: Most that they save.
-        reason: Why there is no simulation, where there is none.
+        reason: Why there is no simulation, or no range, where there is none.
     """
 
     all_fixes: Scenario | dict[str, Any] | None = None

@@ -14,6 +14,7 @@ import msgspec
 
 from cacheaudit.model.call import Call
 from cacheaudit.model.usage import Usage
+from cacheaudit.providers.facts import Rules
 from cacheaudit.simulate.build import rules_of
 
 _DAY: Final = 86_400
@@ -37,16 +38,21 @@ _HOUR: Final = 3_600
 
 
 class Predicted(msgspec.Struct, frozen=True, gc=False):
-    """What a call should have read and written."""
+    """What a call should have read and written.
+
+    ``why`` says why it should not have read more, in a word.
+    """
 
     read: int
     written: int
     uncached: int
+    why: str | None = None
 
 
-class _Facts(msgspec.Struct, frozen=True, gc=False):
+class _Facts(msgspec.Struct, frozen=True):
     """What is needed of the rules of one model."""
 
+    rules: Rules
     model: str
     minimum: int
     default: str
@@ -70,8 +76,20 @@ class NotQuick(Exception):  # noqa: N818 - no error: the general way has to be t
     """The calls need more than sizes of a marked cache."""
 
 
-def predict_sizes(calls: Iterable[Call]) -> dict[str, Predicted]:
-    """Predict the calls of one session, in order of their start; those in doubt are left out.
+class Quick(msgspec.Struct, frozen=True):
+    """What sizes alone predict of one session.
+
+    Attributes:
+        calls: What each call should have read and written, by id; those in doubt are left out.
+        rules: The rules that this rests on.
+    """
+
+    calls: dict[str, Predicted]
+    rules: tuple[Rules, ...]
+
+
+def predict_sizes(calls: Iterable[Call]) -> Quick:
+    """Predict the calls of one session, in order of their start.
 
     Raises:
         NotQuick: A call has a body, another kind of cache, or an account of its own; or a pause
@@ -110,8 +128,13 @@ def predict_sizes(calls: Iterable[Call]) -> dict[str, Predicted]:
         outcome = _outcome(call, usage, total, low, high, facts, turns, seen)
         if outcome is not None:
             found[call.id] = outcome
-        seen.setdefault(facts.model, {})[call.lane] = high
-    return found
+        active = seen.get(facts.model)
+        if active is None:
+            seen[facts.model] = {call.lane: high}
+        else:
+            active[call.lane] = high
+    used = {id(facts.rules): facts.rules for facts in known.values() if facts is not None}
+    return Quick(found, tuple(used.values()))
 
 
 def _outcome(
@@ -157,16 +180,20 @@ def _outcome(
     seconds = facts.seconds.get(parent.ttl or facts.default)
     if seconds is None:
         return None
-    read = parent.cached if parent.cached >= facts.minimum and parent.readable <= high else 0
+    read, why = parent.cached, None
+    if read < facts.minimum:
+        read, why = 0, "below_minimum"
+    elif parent.readable > high:
+        read, why = 0, "not_yet_readable"
     if high - parent.low >= seconds:
         if low - parent.high < seconds or _kept_by_others(call.lane, high, seen.get(facts.model)):
             return None
         if parent.is_mixed and low - parent.high < facts.longest:
             raise NotQuick  # an older part may live longer
-        read = 0
+        read, why = 0, "expired"
     if cached < facts.minimum:
-        return Predicted(0, 0, total)
-    return Predicted(read, cached - read, total - cached)
+        return Predicted(0, 0, total, "below_minimum")
+    return Predicted(read, cached - read, total - cached, why)
 
 
 def _kept_by_others(lane: str, at: float, lanes: dict[str, float] | None) -> bool:
@@ -205,6 +232,7 @@ def _facts(call: Call) -> _Facts | None:
     if rules.machine != "claude":
         raise NotQuick
     return _Facts(
+        rules,
         rules.model,
         rules.integer("minimum_tokens", 1024),
         rules.text("default_ttl") or "5m",
