@@ -259,7 +259,7 @@ class CacheGroup(ABC):
 
     @abstractmethod
     def offer(self, table: Table, start: int) -> Offer:
-        """Published pages of a table from an index on, held until they are released."""
+        """What the last commit published from an index on, held until it is released."""
 
     @abstractmethod
     def table_pages(self, table: Table) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -35,11 +36,15 @@ class WindowTable(Table):
 
     Attributes:
         lent: Cached pages in use, by position.
+        fresh: What the last commit published, also where it left the window at once.
     """
 
-    __slots__ = ("lent",)
+    __slots__ = ("fresh", "lent")
 
-    lent: dict[int, WindowPage]
+    def __init__(self, pages: array[int], published: int, lent: dict[int, WindowPage]) -> None:
+        super().__init__(pages, published)
+        self.lent = lent
+        self.fresh: list[WindowPage] = []
 
 
 @dataclass(slots=True)
@@ -143,8 +148,7 @@ class WindowGroup(CacheGroup):
                 pages.append(found.entries[index].page)
             else:
                 pages.append(next(fresh))
-        table = WindowTable(pages, end)
-        table.lent = dict(found.entries)
+        table = WindowTable(pages, end, dict(found.entries))
         for index, payload in payloads.items():
             if self.store is not None:
                 self.store.write_page(pages[index], payload)
@@ -175,6 +179,7 @@ class WindowGroup(CacheGroup):
         entry.lock = 1
         self._entries[identity] = entry
         table.lent[index] = entry
+        table.fresh.append(entry)
         self.owned -= 1
         return True
 
@@ -184,6 +189,7 @@ class WindowGroup(CacheGroup):
             raise TypeError("the table is of another group")
         end = computed // self.page_size
         count = 0
+        table.fresh = []
         for index in range(table.published, end):
             if table.pages[index] != NULL_PAGE:
                 count += self._publish(table, key, index)
@@ -215,9 +221,7 @@ class WindowGroup(CacheGroup):
         for entry in table.lent.values():
             self._lock(entry)
         self.pool.share(self.table_pages(table))
-        other = WindowTable(table.pages[:], table.published)
-        other.lent = dict(table.lent)
-        return other
+        return WindowTable(table.pages[:], table.published, dict(table.lent))
 
     @override
     def cut(self, table: Table, pages: int) -> None:
@@ -283,7 +287,7 @@ class WindowGroup(CacheGroup):
     def offer(self, table: Table, start: int) -> Offer:
         if not isinstance(table, WindowTable):
             raise TypeError("the table is of another group")
-        entries = [entry for index, entry in sorted(table.lent.items()) if index >= start]
+        entries = [entry for entry in table.fresh if entry.index >= start]
         for entry in entries:
             self._lock(entry)
 
