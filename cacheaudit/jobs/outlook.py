@@ -118,12 +118,13 @@ class Outlook:
             assumed=self.rules.assumed(),
         )
 
-    def what_if(self, totals: Totals, commands: Commands) -> WhatIf:
+    def what_if(self, totals: Totals, commands: Commands | None = None) -> WhatIf:
         """What the fixes would make of the bill.
 
         Args:
             totals: Of all calls of the audit; what could not be simulated stays as it was billed.
-            commands: Writes the command lines that work settings out again.
+            commands: Writes the command lines that work settings out again; without it there are
+                none.
         """
         if not totals.calls or totals.input_equivalents is None:
             return WhatIf(reason="the input of these calls is not known in all its parts")
@@ -154,18 +155,22 @@ class Outlook:
             reason="; ".join(self._untried) or None,
         )
 
-    def _command(self, name: str, commands: Commands) -> str | None:
+    def _command(self, name: str, commands: Commands | None) -> str | None:
         """Write the command line whose figures are those of a setting; ``None``: there is none."""
+        if commands is None:
+            return None
         if not self._with_bodies:
             policy = POLICIES.get(name)
             return None if policy is None else commands.backtest(policy)
         edit = EDITS.get(name)
         return None if edit is None or not self._is_one else commands.simulate([edit])
 
-    def _every_command(self, commands: Commands) -> str | None:
+    def _every_command(self, commands: Commands | None) -> str | None:
         edits = [step.edit for step in self._steps.values()]
         known = [edit for edit in edits if edit is not None]
-        if not known or len(known) < len(edits) or self._left_out or not self._is_one:
+        if commands is None or not known or len(known) < len(edits):
+            return None
+        if self._left_out or not self._is_one:
             return None
         return commands.simulate(known)
 

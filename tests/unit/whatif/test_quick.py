@@ -30,7 +30,7 @@ def quick(calls: list[Call]) -> dict[str, tuple[int, int, int]]:
     ordered = sorted(calls, key=lambda call: call.at or 0.0)
     return {
         name: (found.read, found.written, found.uncached)
-        for name, found in predict_sizes(ordered).items()
+        for name, found in predict_sizes(ordered).calls.items()
     }
 
 
