@@ -13,7 +13,7 @@ from cacheaudit.cli._output import Output, write_json
 FORMATS = ("text", "json")
 
 
-@click.command("diff", short_help="First change between two requests, and its cost.")
+@click.command("diff", short_help="The first change between two requests, and its cost.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @prices_option
@@ -35,7 +35,8 @@ def command(
 ) -> None:
     """Show the first change from request A to request B and what it costs.
 
-    A and B are JSON files with a request body, or FILE#ID (a recorded call) or FILE#N (line N).
+    Each of A and B is a JSON file with a request body, FILE#ID (a recorded call by its id) or
+    FILE#N (line N of a file of records, from 1).
     """
     from cacheaudit.jobs.diff import diff
 

@@ -15,7 +15,7 @@ from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
 
 
-@click.command("export")
+@click.command("export", short_help="Write sessions in one documented form.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @db_option
 @click.option("--session", "names", multiple=True, help="Only this session; may be repeated.")
@@ -49,6 +49,7 @@ def command(
     """
     from cacheaudit.jobs.export import ExportReport, export_files, export_store
     from cacheaudit.jobs.inputs import Inputs
+    from cacheaudit.report.format import plural
     from cacheaudit.store import default_url, open_store
 
     out = Output(
@@ -78,4 +79,4 @@ def command(
 
     out.write(from_files if paths else from_store)
     if not quiet and done:
-        say(f"Exported {done[0].sessions} sessions, {done[0].calls} calls")
+        say(f"Exported {plural(done[0].sessions, 'session')}, {plural(done[0].calls, 'call')}")

@@ -13,7 +13,7 @@ from cacheaudit.cli._options import db_option
 from cacheaudit.cli._progress import progress
 
 
-@click.command("import")
+@click.command("import", short_help="Put sessions into a database; again at any time.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
 @db_option
 @click.option(

@@ -104,8 +104,9 @@ class Reader:
         found: int | None = None
         damaged = self.damaged
         for name in names:
-            value = self.count(record.get(name))
-            found = self.agreed(found, value)
+            value = record.get(name)
+            if value is not None:
+                found = self.agreed(found, self.count(value))
         if found is not None:
             self.damaged = damaged
         return found

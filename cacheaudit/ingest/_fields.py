@@ -34,20 +34,24 @@ _DURATION = re.compile(
 
 def is_absent(value: object) -> bool:
     """Whether a cell says that it holds nothing."""
-    if not isinstance(value, str):
-        return value is None
-    return len(value) < _LONGEST_ABSENT and value.strip().lower() in _ABSENT
+    if value is None:
+        return True
+    return (
+        isinstance(value, str) and len(value) < _LONGEST_ABSENT and value.strip().lower() in _ABSENT
+    )
 
 
 def mapping(value: object) -> Mapping[str, Any]:
     """Return a JSON object, decoding text that holds one; an empty one for anything else."""
-    if isinstance(value, Mapping):
+    if value is None:
+        return {}
+    if isinstance(value, dict):
         return value
     if isinstance(value, str) and value.lstrip()[:1] == "{":
         decoded = decode(value)
         if isinstance(decoded, dict):
             return decoded
-    return {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def sequence(value: object) -> list[Any]:

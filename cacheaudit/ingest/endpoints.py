@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -91,6 +92,7 @@ _BEDROCK_VENDORS: Final = {
 }
 
 
+@lru_cache(maxsize=1024)
 def provider_of_model(model: str | None) -> str | None:
     """Guess whose model a name is; ``None`` where the family is not known.
 
@@ -120,6 +122,7 @@ def served_model(sent: str | None, answered: str | None) -> str | None:
     return sent
 
 
+@lru_cache(maxsize=1024)
 def endpoint_of(url: str | None) -> Endpoint:
     """Look an address up; credentials in it are ignored."""
     if not url:

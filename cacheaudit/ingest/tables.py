@@ -56,8 +56,10 @@ def header_of(head: Head) -> tuple[str, ...]:
     return ()
 
 
-def table_rows(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line number, cells by column name) for every row.
+def table_rows(
+    path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line number, cells by column name) for every row, or for those from ``start`` on.
 
     Lines that begin with ``#`` ahead of the header are comments. A row of another width than the
     header is counted. It is skipped where surplus cells hold something, and where the short row is
@@ -74,6 +76,8 @@ def table_rows(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict[st
         for name in {name for name in header if header.count(name) > 1}:
             problems("duplicate_column", f"{path}:{number}", name)
         break
+    if start:
+        lines = _text_lines(path, problems, start, first_line)
     short: tuple[int, list[str]] | None = None
     for number, cells in _rows(lines, delimiter, len(header), path, problems):
         if short is not None:
@@ -85,8 +89,10 @@ def table_rows(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict[st
             yield number, dict(zip(header, cells, strict=True))
 
 
-def _text_lines(path: Path, problems: ProblemSink) -> Iterator[tuple[int, str]]:
-    for number, _, line in raw_lines(path, problems):
+def _text_lines(
+    path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
+) -> Iterator[tuple[int, str]]:
+    for number, _, line in raw_lines(path, problems, start, first_line):
         try:
             text = line.decode()
         except UnicodeDecodeError as error:

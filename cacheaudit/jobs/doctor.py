@@ -17,6 +17,7 @@ from cacheaudit.errors import CacheAuditError
 from cacheaudit.ingest.detect import all_sources
 from cacheaudit.model.clock import Clock, parse_time
 from cacheaudit.pricing.book import PriceBook
+from cacheaudit.report.format import plural
 from cacheaudit.store.engine import default_url, parse_url, shown, sqlite_file
 
 DOCTOR_SCHEMA = "cacheaudit.doctor/1"
@@ -180,7 +181,7 @@ def _database(url: str) -> Check:
         return Check(
             group="database", name=name, state="problem", detail=error.message, remedy=error.hint
         )
-    detail = f"{where}: {sessions:,} sessions, {calls:,} calls"
+    detail = f"{where}: {plural(sessions, 'session')}, {plural(calls, 'call')}"
     return Check(group="database", name=name, state="ok", detail=detail)
 
 
@@ -220,7 +221,7 @@ def _agents(environment: Mapping[str, str], home: Path) -> Iterator[Check]:
 def _listed(places: Sequence[Path]) -> str:
     listed = ", ".join(str(place) for place in places[:_PLACES])
     more = len(places) - _PLACES
-    return f"{listed} and {more} more places" if more > 0 else listed
+    return f"{listed} and {plural(more, 'more place')}" if more > 0 else listed
 
 
 def _exists(place: Path) -> bool:

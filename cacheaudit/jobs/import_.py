@@ -239,7 +239,12 @@ class _Import:
             return msgspec.structs.replace(fresh, generation=old.generation + 1)
         kept = msgspec.structs.replace(fresh, generation=old.generation)
         has_all_text = old.with_text or not self._store.store_text
-        if not isinstance(source, ContinuingSource) or not has_all_text or file.size == old.size:
+        if not isinstance(source, ContinuingSource) or file.size == old.size:
+            return kept
+        if old.finished and old.offset < old.size:
+            self._flush()
+            self._store.forget_behind(old.path, old.line)
+        if not has_all_text:
             return kept
         return msgspec.structs.replace(
             kept, offset=old.offset, line=old.line, problems=old.problems

@@ -179,7 +179,9 @@ class Bucket:
         reason = None
         if self.reasons:
             counted = sorted(self.reasons.items())
-            reason = "; ".join(f"{why} ({count} calls)" for why, count in counted)
+            reason = "; ".join(
+                f"{why} ({count} {'call' if count == 1 else 'calls'})" for why, count in counted
+            )
         return CostTotal(
             computed=plain(money) if self.unpriced < calls or not calls else None,
             reported=plain(self.reported) if self.reported is not None else None,

@@ -120,6 +120,18 @@ class Store:
         """Write readings of calls and the cursors of their files in one transaction."""
         return self._writer.write(batch, cursors)
 
+    def forget_behind(self, path: str, line: int) -> None:
+        """Drop the calls without a key of their own that were read behind a line of a file.
+
+        They come from a line that was not complete yet, and may turn out to be others.
+        """
+        with writing(self._engine) as connection:
+            connection.execute(
+                calls.delete().where(
+                    calls.c.file == path, calls.c.dedupe_key.is_(None), calls.c.origin_line > line
+                )
+            )
+
     def cursor(self, path: str) -> FileCursor | None:
         """Return how far a file was imported; ``None`` where it never was."""
         return next(iter(list(self.cursors([path]))), None)

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.ingest._fields import Record, is_absent, mapping
-from cacheaudit.ingest.answers import Answer, read_answer, short_message
+from cacheaudit.ingest._fields import Record, dig, is_absent, mapping, text
+from cacheaudit.ingest.answers import Answer, raw_usage, read_answer, short_message
 from cacheaudit.ingest.bodies import Bodies, with_sizes
-from cacheaudit.ingest.endpoints import served_model
+from cacheaudit.ingest.endpoints import provider_of_model, served_model
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
-from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.lines import json_lines, parse, raw_lines
+from cacheaudit.ingest.records import UsageRecord, record_of
 from cacheaudit.ingest.unpack import UnpackError
 from cacheaudit.model.call import PURPOSES, Boundary, Call, CallError, Origin, Span
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
@@ -35,6 +38,9 @@ _KNOWN: Final = frozenset(
         "requests", EXACT_FIELD,
     }
 )  # fmt: skip
+
+
+_raws: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class NativeSource:
@@ -67,14 +73,47 @@ class NativeSource:
 
     def read(self, path: Path, problems: ProblemSink) -> Iterator[Call]:
         """Yield one call a line; bodies are expanded and then dropped."""
-        reader, written = _Reader(path, problems), RecordReader()
+        reader = _Reader(path, problems)
         for number, value in json_lines(path, problems):
-            if isinstance(value, dict):
-                exact = written.call(value, f"{path}:{number}", problems)
-                yield exact if exact is not None else reader.call(number, value)
+            call = reader.any(number, value)
+            if call is not None:
+                yield call
+
+    def read_from(
+        self, path: Path, problems: ProblemSink, start: int, first_line: int
+    ) -> Iterator[Call]:
+        """Yield the calls of an appended part.
+
+        Where a line builds on an earlier prompt, what stands before is read for it first.
+        """
+        reader = _Reader(path, problems)
+        is_whole = first_line <= 1
+        for number, value in json_lines(path, problems, start, first_line):
+            if not is_whole and _builds_on_earlier(value):
+                is_whole = True
+                reader = _Reader(path, _nowhere)
+                for earlier, record in json_lines(path, _nowhere):
+                    if earlier >= number:
+                        break
+                    reader.any(earlier, record)
+                reader.problems = problems
+            call = reader.any(number, value)
+            if call is not None:
+                yield call
+
+    def usages(self, path: Path, problems: ProblemSink) -> Iterator[UsageRecord]:
+        """Yield what a total needs; bodies are passed over unless the bill depends on them."""
+        reader = _Reader(path, problems)
+        for number, _, line in raw_lines(path, problems):
+            fields = _without_request(line)
+            if fields is not None and _is_billed_without_body(fields):
+                call: Call | None = reader.call(number, fields)
             else:
-                what = f"{type(value).__name__}, not an object"
-                problems("wrong_type", f"{path}:{number}", what)
+                value = parse(line, f"{path}:{number}", problems)
+                call = None if value is None else reader.any(number, value)
+            record = None if call is None else record_of(call)
+            if record is not None:
+                yield record
 
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         """Yield nothing: recordings lie where their owner put them."""
@@ -87,14 +126,27 @@ class _Reader:
 
     def __init__(self, path: Path, problems: ProblemSink) -> None:
         self._path = path
-        self._problems = problems
-        self._bodies = Bodies(problems)
+        self.problems = problems
+        self._bodies = Bodies(self._count)
+        self._written = RecordReader()
         self._newer = False
+
+    def _count(self, kind: str, where: str, detail: str = "") -> None:
+        self.problems(kind, where, detail)
+
+    def any(self, number: int, value: Any) -> Call | None:
+        """Make a call of whatever stands on a line."""
+        where = f"{self._path}:{number}"
+        if not isinstance(value, dict):
+            self.problems("wrong_type", where, f"{type(value).__name__}, not an object")
+            return None
+        exact = self._written.call(value, where, self.problems)
+        return exact if exact is not None else self.call(number, value)
 
     def call(self, number: int, fields: dict[str, Any]) -> Call:
         """Make a call of one line."""
         where = f"{self._path}:{number}"
-        record = Record(fields, where, self._problems)
+        record = Record(fields, where, self.problems)
         self._check_schema(record)
         named = record.text("session")
         session = named or self._path.name.removesuffix(".session.jsonl")
@@ -109,7 +161,7 @@ class _Reader:
         model = served_model(sent, answer.model)
         usage = with_assumed_ttl(self._usage(record, answer), prompt, provider, model)
         for flag in usage.flags if usage is not None else ():
-            self._problems(flag, where)
+            self.problems(flag, where)
         started = record.time("started_at")
         ident = record.text("id")
         if ident is None:
@@ -188,7 +240,44 @@ class _Reader:
         counts = record.fields.get("content_tokens")
         if counts is not None and prompt is None:
             return None
-        return with_sizes(prompt, usage, counts, record.where, self._problems)
+        return with_sizes(prompt, usage, counts, record.where, self.problems)
+
+
+def _nowhere(kind: str, where: str, detail: str = "") -> None:
+    """Count nothing: these lines were counted when they were read for themselves."""
+
+
+def _without_request(line: bytes) -> dict[str, Any] | None:
+    """Decode a line but for its request; ``None`` where that cannot be done."""
+    try:
+        raws = _raws(line)
+        if EXACT_FIELD in raws:
+            return None
+        raws.pop("request", None)
+        return {name: msgspec.json.decode(raw) for name, raw in raws.items()}
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _is_billed_without_body(fields: Mapping[str, Any]) -> bool:
+    """Whether the record says itself which model it was, and how long what was written lives."""
+    if provider_of_model(text(fields.get("model"))) is None:
+        return False
+    response = fields.get("response")
+    if response is not None and not isinstance(response, Mapping):
+        return False
+    stated = raw_usage(response) if response else mapping(fields.get("usage"))
+    usage = normalise(stated) if stated else None
+    return usage is None or not usage.write_other
+
+
+def _builds_on_earlier(value: Any) -> bool:
+    """Whether the prompt of a line is told as a difference to an earlier one."""
+    record = mapping(value)
+    if dig(record, EXACT_FIELD, "prompt", "base") is not None:
+        return True
+    request = mapping(record.get("request"))
+    return isinstance(request.get("thread"), Mapping) or "previous_response_id" in request
 
 
 def _purpose(record: Record) -> str:

@@ -14,6 +14,7 @@ from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
+from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.records import UsageRecord, record_of
 from cacheaudit.ingest.rows import is_json
 from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
@@ -65,6 +66,7 @@ _CLOCK: Final = re.compile(r"^(?:(\d+):)?(\d{1,4}):(\d{2}(?:\.\d+)?)$")
 _PROVIDER_ID: Final = re.compile(r"^(msg_|chatcmpl-|resp_|req_|gen-)[\w-]{8,}$")
 _DECIDED_BY: Final = 500
 _NAMES_KEPT: Final = 4096
+_CHUNK: Final = 1 << 20
 _TIMES: Final = frozenset(itertools.chain(_START, _DURATION, _END))
 _MEANINGS: Final = Meanings(
     start=_START,
@@ -121,6 +123,17 @@ class UsageLogSource:
         """Yield one call a row."""
         yield from _Reader(path, problems).calls()
 
+    def read_from(
+        self, path: Path, problems: ProblemSink, start: int, first_line: int
+    ) -> Iterator[Call]:
+        """Yield the calls of an appended part.
+
+        All are read again where the new rows may change what the old ones mean: while what the
+        columns mean rests on fewer rows than are looked at, and where times count on from row to
+        row.
+        """
+        yield from _Reader(path, problems, start, first_line).calls()
+
     def usages(self, path: Path, problems: ProblemSink) -> Iterator[UsageRecord]:
         """Yield what a total needs of every row; quicker than :meth:`read`."""
         yield from _Reader(path, problems).records()
@@ -138,7 +151,10 @@ def _looks_like_log(names: set[str]) -> bool:
 class _Reader:
     """State of one pass over one file: its columns and the clock that has no date."""
 
-    def __init__(self, path: Path, problems: ProblemSink) -> None:
+    def __init__(
+        self, path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
+    ) -> None:
+        self._start, self._first_line = start, first_line
         self._path = path
         self._name = str(path)
         self._stem = path.stem
@@ -180,17 +196,32 @@ class _Reader:
         """Yield rows with the form that they have, ``None`` where it needs a closer look."""
         rows = self._rows()
         first = list(itertools.islice(rows, _DECIDED_BY))
-        self._known = self._columns([self._normalised(row) for _, row in first])
+        if self._start and self._is_settled(first):
+            rows, first, known = self._rows(self._start, self._first_line), [], first
+        else:
+            known = first
+        self._known = self._columns([self._normalised(row) for _, row in known])
         self._shapes = Shapes(self._known, _MEANINGS, self._normal)
         shape_of = self._shapes.of
         for number, row in itertools.chain(first, rows):
             yield number, row, shape_of(row)
 
-    def _rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _is_settled(self, first: list[tuple[int, dict[str, Any]]]) -> bool:
+        """Whether rows behind a place can be read without those before it."""
+        if len(first) < _DECIDED_BY or first[-1][0] >= self._first_line:
+            return False
+        records = (Record(self._normalised(row), "", Problems()) for _, row in first)
+        is_relative = any(self._moment(record, _START)[1] for record in records)
+        self._clock = RelativeClock()
+        if is_relative:
+            return False
+        return is_json(self._path) or not _is_open_quote(self._path, self._start)
+
+    def _rows(self, start: int = 0, first_line: int = 1) -> Iterator[tuple[int, dict[str, Any]]]:
         if not is_json(self._path):
-            yield from table_rows(self._path, self._problems)
+            yield from table_rows(self._path, self._problems, start, first_line)
             return
-        for number, value in json_lines(self._path, self._problems):
+        for number, value in json_lines(self._path, self._problems, start, first_line):
             if isinstance(value, dict):
                 yield number, value
             else:
@@ -414,6 +445,19 @@ class RelativeClock:
         if advance:
             self._base, self._last = base, base + value
         return base + value
+
+
+def _is_open_quote(path: Path, end: int) -> bool:
+    """Whether a quoted cell spans a place, or the file is in an encoding without plain quotes."""
+    quotes = 0
+    with path.open("rb") as stream:
+        if stream.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return True
+        stream.seek(0)
+        while end > 0 and (chunk := stream.read(min(end, _CHUNK))):
+            quotes += chunk.count(b'"')
+            end -= len(chunk)
+    return quotes % 2 == 1
 
 
 def _key(ident: str | None) -> str | None:

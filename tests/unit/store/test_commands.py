@@ -68,7 +68,7 @@ def test_import_then_export(tmp_path: Path, session_file: Path) -> None:
     assert [json.loads(x) for x in out.read_text().splitlines()] == [
         json.loads(x) for x in session_file.read_text().splitlines()
     ]
-    assert "1 sessions, 3 calls" in exported.stderr
+    assert "1 session, 3 calls" in exported.stderr
     assert run(tmp_path, "export", "--quiet").stdout == out.read_text()
 
 
