@@ -14,14 +14,15 @@ from cacheaudit.cli._progress import progress
 FORMATS = ("text", "json")
 
 
-@click.command("backtest")
+@click.command("backtest", short_help="Other cache lifetimes tried on your history.")
 @input_options
 @click.option(
     "--policy",
     "policies",
     metavar="SETTING",
     multiple=True,
-    help="Setting to try, such as 1h, 5m+keep-alive or main=1h,subagents=5m; may be repeated.",
+    help="Setting to try: 1h, 5m+keep-alive, main=1h,subagents=5m ...; may be repeated. "
+    "Without it the usual ones are tried.",
 )
 @click.option(
     "--currency", default="USD", show_default=True, help="Currency that the bills are in."

@@ -15,7 +15,7 @@ from cacheaudit.cli._text import write_text
 FORMATS = ("text", "json", "md", "html")
 
 
-@click.command("compare")
+@click.command("compare", short_help="The same tasks before and after a change.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @prices_option

@@ -14,7 +14,7 @@ from cacheaudit.cli._text import write_text
 FORMATS = ("text", "json", "md")
 
 
-@click.command("explain")
+@click.command("explain", short_help="One rule: why it costs, what to do, examples.")
 @click.argument("rule", metavar="ID")
 @output_options(*FORMATS)
 @click.pass_obj

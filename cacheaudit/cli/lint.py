@@ -16,7 +16,7 @@ FORMATS = ("text", "json")
 REFUSED = 1
 
 
-@click.command("lint")
+@click.command("lint", short_help="What would be refused or never hit, before sending.")
 @click.argument("bodies", metavar="BODY...", nargs=-1, required=True)
 @click.option(
     "--surface",

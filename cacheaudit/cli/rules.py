@@ -14,7 +14,7 @@ from cacheaudit.cli._text import write_text
 FORMATS = ("text", "json", "md")
 
 
-@click.command("rules")
+@click.command("rules", short_help="The catalogue of causes, and the checks of lint.")
 @click.option("--family", metavar="ABC", help="Only one family: PFX, TOL, MDL, TTL, CMP ...")
 @output_options(*FORMATS)
 @click.pass_obj

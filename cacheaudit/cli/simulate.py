@@ -13,7 +13,7 @@ from cacheaudit.cli._output import Output, write_json
 FORMATS = ("text", "json")
 
 
-@click.command("simulate")
+@click.command("simulate", short_help="Predicted against billed; what a change would save.")
 @click.argument(
     "paths", metavar="SESSION...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )

@@ -8,6 +8,7 @@ from typing import Final
 from cacheaudit.jobs.comparing.gather import Side, Task
 from cacheaudit.jobs.comparing.pairs import Pairs
 from cacheaudit.report.comparison import CoverageRow, FactorRow, OutcomeRow, Warning_
+from cacheaudit.report.format import plural
 
 _LISTED: Final = 5
 
@@ -31,8 +32,8 @@ def _too_few(pairs: Pairs, fewest: int) -> Iterator[Warning_]:
     count = len(pairs.pairs)
     if count < fewest:
         text = (
-            f"{count} paired tasks; it takes {fewest} to conclude anything. Figures are shown,"
-            " intervals are not."
+            f"{plural(count, 'paired task')}; it takes {fewest} to conclude anything."
+            " Figures are shown, intervals are not."
         )
         yield Warning_("too_few_pairs", text)
 
@@ -141,7 +142,7 @@ def coverage(rows: Iterable[OutcomeRow]) -> list[CoverageRow]:
         CoverageRow(
             "stored size and peak memory",
             "not_measurable",
-            "A service does not show it; `cacheaudit replay` on the local engine does.",
+            "A service does not show it; it takes an engine of your own.",
         ),
         measured("cache hits on repeated input", "share of input read from the cache", "hit_ratio"),
         CoverageRow(

@@ -273,7 +273,8 @@ def _row(
     if not first.pairs:
         reason = f"No pair tells {lacking} on both sides."
     elif first.interval is None:
-        known = f"{first.pairs} pairs tell {lacking} on both sides"
+        told = "1 pair tells" if first.pairs == 1 else f"{first.pairs} pairs tell"
+        known = f"{told} {lacking} on both sides"
         reason = f"{known}; it takes {settings.fewest} to conclude."
     else:
         low, high = Decimal(str(first.interval.low)), Decimal(str(first.interval.high))
