@@ -100,6 +100,7 @@ class Fronts:
                 ),
                 tokens_lost=0,
                 lost=None,
+                places=(),
             )
 
     def _compare(self, one: Call, other: Call) -> None:
