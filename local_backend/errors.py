@@ -88,3 +88,45 @@ class SnapshotError(CacheError):
     """A snapshot is torn, of another version, or of another memory layout."""
 
     error_code = "snapshot_error"
+
+
+class ModelError(LocalBackendError):
+    """Something about a model, its weights or its tokenizer."""
+
+    error_code = "model_error"
+
+
+class MissingPackageError(ModelError):
+    """A package is not installed; the hint holds the command that installs it."""
+
+    error_code = "missing_package"
+
+
+class UnknownModelError(ModelError):
+    """No model has this name, or no family reads this kind of file."""
+
+    error_code = "unknown_model"
+
+
+class WeightsError(ModelError):
+    """A file of weights is damaged, or does not hold what its model needs."""
+
+    error_code = "weights_error"
+
+
+class TokenizerError(ModelError):
+    """A tokenizer cannot be built, or was given something that it cannot encode or decode."""
+
+    error_code = "tokenizer_error"
+
+
+class TemplateError(ModelError):
+    """A chat template refuses the messages."""
+
+    error_code = "template_error"
+
+
+class ForwardError(ModelError):
+    """A batch that does not fit the model or the memory it is to run on."""
+
+    error_code = "forward_error"

@@ -1,0 +1,1 @@
+"""What models are made of. Everything here works on torch tensors and keeps no state of its own."""
