@@ -8,6 +8,7 @@ from types import ModuleType
 from local_backend.errors import MissingPackageError
 
 ALL = "pip install 'cacheaudit[local]'"
+TORCH = "pip install 'cacheaudit-local[torch]'"
 
 
 def need(module: str, purpose: str, command: str = ALL) -> ModuleType:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_backend._lazy import need
+from local_backend._lazy import TORCH, need
 from local_backend.errors import UnknownModelError, WeightsError
 from local_backend.models.packages import PACKAGES
 from local_backend.tokenizer.base import Tokenizer
@@ -76,7 +76,7 @@ def load(
         MissingPackageError: A package is not installed; the hint holds the command.
         WeightsError: The file is damaged.
     """
-    need("torch", "running a model")
+    need("torch", "running a model", TORCH)
     if dtype not in DTYPES:
         raise UnknownModelError(f"no type {dtype!r}; there are: {', '.join(DTYPES)}")
     if source == TINY:
@@ -119,7 +119,7 @@ def load_pieces(
         UnknownModelError: No family reads this file.
         WeightsError: The file is damaged.
     """
-    torch = need("torch", "running a model")
+    torch = need("torch", "running a model", TORCH)
     gguf_file = importlib.import_module("local_backend.models.gguf_file")
     weights_module = importlib.import_module("local_backend.models.weights")
     file = gguf_file.GgufFile(pieces)
