@@ -41,6 +41,7 @@ class Attempt:
         reserved: Bytes that count against the recorder's limit.
         prepared: What the writer has worked out already, for a stream that it wrote before its end.
         finished: The writer has seen its end.
+        void: Nothing was sent, so that there is nothing to record.
     """
 
     __slots__ = (
@@ -67,6 +68,7 @@ class Attempt:
         "status",
         "times",
         "url",
+        "void",
     )
 
     def __init__(
@@ -94,6 +96,7 @@ class Attempt:
         self.reserved = 0
         self.prepared: Any = None
         self.finished = False
+        self.void = False
         self._kept = 0
 
     @property

@@ -88,8 +88,8 @@ class _Steps:
         try:
             http = getattr(response, "http_response", None)
             if http is None:
-                # Another middleware answered in the server's place: nothing was sent.
-                self._faults.count("middleware:answered_without_server")
+                # Another middleware answered in the server's place.
+                attempt.void = True
                 self._hooks.lost(attempt)
                 return
             self._hooks.sent(attempt, http.request)

@@ -172,7 +172,10 @@ class Recorder:
             return True
         try:
             self.ask(lambda _: None, timeout)
-        except TimeoutError:
+        except Exception as error:
+            # Often the end of a program: no moment to raise.
+            if not isinstance(error, TimeoutError):
+                self._faults("flush", error)
             return False
         return True
 

@@ -92,8 +92,14 @@ class Writer:
             first = self._queue.get()
             if isinstance(first, Attempt) and self._linger:
                 self._urgent.wait(self._linger)
-            if not self._work([first, *self._waiting()]):
-                return
+            items = [first, *self._waiting()]
+            try:
+                if not self._work(items):
+                    return
+            except Exception as error:
+                self._faults("writer", error)
+                if not self._give_up(items, error):
+                    return
 
     def _waiting(self) -> list[Any]:
         found: list[Any] = []
@@ -125,12 +131,24 @@ class Writer:
             self._close()
         return go_on
 
+    def _give_up(self, items: list[Any], error: Exception) -> bool:
+        """Let nobody wait for what failed; ``False`` where one of the items says stop."""
+        for item in items:
+            if isinstance(item, Attempt):
+                if item.ending is not None:
+                    self._release(item)
+            elif isinstance(item, Job) and not item.future.done():
+                item.future.set_exception(error)
+        return STOP not in [item for item in items if isinstance(item, str)]
+
     def _calls(self, attempt: Attempt, finished: list[Attempt]) -> list[Call]:
         if attempt.finished:
             return []
         if attempt.ending is not None:
             attempt.finished = True
             finished.append(attempt)
+        if attempt.void:
+            return []
         try:
             if self._maker is None:
                 self._maker = self._make()
