@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -102,15 +103,22 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
     """Run the rules; one that fails becomes a finding and its drafts are dropped."""
     found: list[tuple[Rule, Draft]] = []
     errors: list[Finding] = []
-    # The remainder comes last: it looks at calls alone that may have some.
-    for rule in sorted(rules, key=lambda rule: rule.name == UNEXPLAINED):
+    for rule in _remainder_last(tuple(rules)):
         if rule.name == UNEXPLAINED:
             ctx.left = _left(ctx, found)
         try:
-            found.extend([(rule, draft) for draft in rule.check(ctx)])
+            drafts = [(rule, draft) for draft in rule.check(ctx)]
         except Exception as error:
             errors.append(_failure(ctx.session, rule, error))
+        else:
+            found += drafts
     return found, errors
+
+
+@lru_cache(maxsize=64)
+def _remainder_last(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Put the remainder last: it looks at calls alone of which something may be left."""
+    return tuple(sorted(rules, key=lambda rule: rule.name == UNEXPLAINED))
 
 
 def _left(ctx: Context, found: list[tuple[Rule, Draft]]) -> set[int]:

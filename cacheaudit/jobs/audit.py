@@ -21,6 +21,7 @@ from cacheaudit.jobs.common import (
     stored_sessions,
     undated,
 )
+from cacheaudit.jobs.costs import Costs
 from cacheaudit.jobs.inputs import Inputs, Progress
 from cacheaudit.jobs.outlook import Outlook
 from cacheaudit.jobs.predict import Predictor, with_savings
@@ -31,7 +32,6 @@ from cacheaudit.model.change import Change
 from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import plain
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.cost import price_call
@@ -90,6 +90,7 @@ class _Work:
         self._cross = CrossState()
         self._tools = ToolDirectory()
         self._recorded = Recorded()
+        self._costs = Costs()
         self._moments = Moments()
         self._sessions: set[str] = set()
         self._undated = 0
@@ -137,7 +138,7 @@ class _Work:
     ) -> None:
         usage = call.usage
         at = None if call.relative_time else call.at
-        cost: Decimal | None = None
+        cost: str | None = None
         card: RateCard | None = None
         if usage is not None:
             key = (call.session, call.purpose, call.model or "unknown")
@@ -145,7 +146,7 @@ class _Work:
             if bucket is None:
                 bucket = self._buckets[key] = Bucket()
             card = self._tally.add(bucket, usage, call.provider, call.model, call.surface, at)
-            cost = self._cost(call, usage, card)
+            cost = self._cost(call) if card is None else self._costs.text(card, usage)
             if call.reported_cost is not None:
                 self._tally.add_reported(bucket, call.reported_cost, call.currency)
         if at is not None:
@@ -155,21 +156,12 @@ class _Work:
             expected = Predicted(
                 predicted.read, predicted.written, predicted.uncached, predicted.why
             )
-        self._spool.append(rows.row(call, cost, card, change, expected, earlier))
+        self._spool.append(rows.row(call, at, cost, card, change, expected, earlier))
 
-    def _cost(self, call: Call, usage: Usage, card: RateCard | None) -> Decimal | None:
-        if card is None:
-            return price_call(call, self._book).amount
-        return card.amount(
-            usage.uncached_input or 0,
-            usage.cache_read or 0,
-            usage.write_5m or 0,
-            usage.write_1h or 0,
-            usage.write_30m or 0,
-            usage.write_12h or 0,
-            usage.output or 0,
-            usage.web_searches or 0,
-        )
+    def _cost(self, call: Call) -> str | None:
+        """Price a call that no single price row covers."""
+        amount = price_call(call, self._book).amount
+        return None if amount is None else plain(amount)
 
     def amend(self, amendments: list[Amendment]) -> None:
         """Correct calls that were added already, since a later copy had more output; empties it."""
@@ -182,8 +174,7 @@ class _Work:
             card = self._tally.card(usage, call.provider, call.model, call.surface, at)
             before = self._more.get(call.id, (0, None))[0]
             self._more[call.id] = before + amendment.more_output, card
-            cost = price_call(call, self._book).amount
-            self._spool.amend(call.id, usage.output or 0, None if cost is None else plain(cost))
+            self._spool.amend(call.id, usage.output or 0, self._cost(call))
         amendments.clear()
 
     def _correct_totals(self) -> None:

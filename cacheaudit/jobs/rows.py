@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from cacheaudit.model.call import Call
 from cacheaudit.model.change import Change
 from cacheaudit.model.clock import iso
@@ -44,7 +42,8 @@ class CallRows:
     def row(
         self,
         call: Call,
-        cost: Decimal | None,
+        at: float | None,
+        cost: str | None,
         card: RateCard | None,
         change: Change | None,
         predicted: Predicted | None,
@@ -54,14 +53,14 @@ class CallRows:
 
         Args:
             call: The call.
-            cost: What it cost; ``None`` where no price is known.
+            at: Its moment; ``None`` where that is not known as a date.
+            cost: What it cost, as text; ``None`` where no price is known.
             card: The price row that the whole cost rests on, where it is one.
             change: Its first change against the call before it in its lane.
             predicted: What it should have read and written.
             earlier: The prompt that the change is against.
         """
         usage = call.usage or _NO_USAGE
-        at = call.at
         split = writes(call.usage)
         return CallRow(
             id=call.id,
@@ -70,20 +69,20 @@ class CallRows:
             purpose=call.purpose,
             provider=call.provider,
             model=call.model,
-            started_at=None if at is None or call.relative_time else iso(at),
+            started_at=None if at is None else iso(at),
             total_input=usage.total_input,
             cache_read=usage.cache_read,
             cache_write=usage.cache_write,
             uncached_input=usage.uncached_input,
             output=usage.output,
             predicted=predicted,
-            cost=None if cost is None else plain(cost),
+            cost=cost,
             first_change=None if change is None else self._change_row(call, change, earlier),
             where=None if call.origin is None else str(call.origin),
             writes=split,
             price=None if card is None else card.id,
             reported_cost=None if call.reported_cost is None else plain(call.reported_cost),
-            first_token_seconds=first_token_seconds(call),
+            first_token_seconds=None if call.first_token_at is None else first_token_seconds(call),
             alive_seconds=self._lives.of(call, split),
             events=events(call) if call.boundaries or call.attempt else [],
             reason=None if call.diagnostics is None else call.diagnostics.type,
