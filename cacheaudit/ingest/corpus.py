@@ -39,12 +39,23 @@ class _GroupedSource(Protocol):
     def group(self, path: Path) -> str: ...
 
 
+@runtime_checkable
+class _ProjectSource(Protocol):
+    def project(self, path: Path) -> str | None: ...
+
+
 class Recognised(msgspec.Struct, frozen=True):
     """A file with the source that reads it; ``group`` joins the files of one session."""
 
     file: FoundFile
     source: Source
     group: str
+
+
+def project_of(source: Source, path: Path) -> str | None:
+    """Name the project that a file belongs to: as its source knows it, else by its folder."""
+    found = source.project(path) if isinstance(source, _ProjectSource) else path.parent.name
+    return shown(found) if found else None
 
 
 class Amendment(msgspec.Struct, frozen=True):
@@ -85,9 +96,7 @@ class Corpus:
         self.read_sources: dict[str, int] = {}
         self.amendments: list[Amendment] = []
         found = list(find_files(paths, problems))
-        self.files = sorted(
-            self._recognise(found), key=lambda item: (item.group, len(item.file.path.parts))
-        )
+        self.files = _in_order(list(self._recognise(found)))
         self.total_bytes = sum(item.file.size for item in self.files)
 
     def sources_used(self) -> dict[str, Source]:
@@ -152,7 +161,8 @@ class Corpus:
             records = source.usages(path, self.problems)
         else:
             calls = source.read(path, self.problems)
-            records = (r for call in calls if (r := record_of(call)) is not None)
+            project = project_of(source, path)
+            records = (r for call in calls if (r := record_of(call, project)) is not None)
         return guarded(
             records if is_text(path) else clean_records(records), source.name, path, self.problems
         )
@@ -166,7 +176,7 @@ class Corpus:
         done = 0
         for source, group in self._groups():
             calls = self._fresh(source, group)
-            yield from gather(calls, source.name, _project(group[0]))
+            yield from gather(calls, source.name, project_of(source, group[0].file.path))
             done += sum(item.file.size for item in group)
             self._progress(done, self.total_bytes)
 
@@ -200,6 +210,19 @@ class Corpus:
                     self.amendments.append(Amendment(call, more))
 
 
-def _project(item: Recognised) -> str | None:
-    folder = item.group.rpartition("/")[0]
-    return shown(folder.rpartition("/")[2]) or None
+def _in_order(items: list[Recognised]) -> list[Recognised]:
+    """Order groups by their first file, and in a group what lies deeper (subagents) last."""
+    first: dict[str, Path] = {}
+    for item in items:
+        path = item.file.path
+        if item.group not in first or path < first[item.group]:
+            first[item.group] = path
+    return sorted(
+        items,
+        key=lambda item: (
+            first[item.group],
+            item.group,
+            len(item.file.path.parts),
+            item.file.path,
+        ),
+    )

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from cacheaudit.errors import UnknownFormatError, UsageError
+from cacheaudit.ingest.corpus import project_of
 from cacheaudit.ingest.detect import all_sources, recognise
 from cacheaudit.ingest.files import FoundFile, find_files, usual_places
 from cacheaudit.ingest.guard import guarded, source_failed
@@ -254,7 +255,7 @@ class _Import:
         problems = _FileProblems(self._problems)
         places: Counter[tuple[object, ...]] = Counter()
         line = None
-        project = _project(source, file.path)
+        project = project_of(source, file.path)
         for call in _calls(source, file.path, problems, cursor):
             ordinal = 0
             if call.dedupe_key is None:
@@ -313,11 +314,6 @@ def _calls(source: Source, path: Path, problems: ProblemSink, cursor: FileCursor
 def _version(source: Source) -> int:
     """Version of the reading code: a source that reads more than before raises it."""
     return int(getattr(source, "version", 1))
-
-
-def _project(source: Source, path: Path) -> str | None:
-    group = getattr(source, "group", str)(path)
-    return shown(Path(group).parent.name) or None
 
 
 def _head(path: Path, size: int) -> bytes:

@@ -7,6 +7,7 @@ of a request is known as an interval: after the user line before it, before its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -37,6 +38,7 @@ _PLACEHOLDER_MIN: Final = 10
 _KINDS: Final = frozenset(
     {"user", "assistant", "system", "progress", "summary", "queue-operation", "attachment"}
 )
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _SURFACES: Final = {"msg_bdrk_": "bedrock", "msg_vrtx_": "google_cloud"}
 
 
@@ -135,9 +137,16 @@ class ClaudeCode:
         yield home / ".claude" / "projects"
 
     def group(self, path: Path) -> str:
-        """Name the session that a file belongs to, so that its subagents are read with it."""
+        """Name the session that a file belongs to, so that its subagents are read with it.
+
+        A session that was resumed in another folder goes on in a file of the same name there.
+        """
         place = _Place(path)
-        return f"{place.folder}/{place.session}"
+        return place.session if _UUID.match(place.session) else f"{place.folder}/{place.session}"
+
+    def project(self, path: Path) -> str | None:
+        """Name the folder of the project."""
+        return _Place(path).project
 
 
 class _Place:

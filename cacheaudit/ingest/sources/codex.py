@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ _PROVIDERS = {
     "lmstudio": ("local", "local"),
     "oss": ("local", "local"),
 }
+_HEADER_LINES = 5
 Counts = tuple[int | None, ...]
 
 
@@ -83,11 +85,39 @@ class Codex:
         """Yield one call for every change of the cumulative counts."""
         return _Rollout(path, problems).calls()
 
+    def group(self, path: Path) -> str:
+        """Name the session of a file.
+
+        Subagents have files of their own, and a fork begins with a copy of what it forked from.
+        """
+        first = _first_meta(path)
+        return first.session if first.lane != "main" else first.root
+
+    def project(self, path: Path) -> str | None:
+        """Name the folder that the session works in."""
+        return _first_meta(path).project
+
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         """Yield the active and the archived sessions of ``CODEX_HOME``, default ``~/.codex``."""
         for root in folders(environment, "CODEX_HOME") or [home / ".codex"]:
             yield root / "sessions"
             yield root / "archived_sessions"
+
+
+def _first_meta(path: Path) -> _Rollout:
+    """Read the header of a rollout and nothing else."""
+    state = _Rollout(path, _nowhere)
+    for line, record in json_lines(path, _nowhere):
+        payload = record.get("payload") if isinstance(record, dict) else None
+        if isinstance(payload, dict) and record.get("type") == "session_meta":
+            state._meta(payload, None)
+        if state.has_meta or line >= _HEADER_LINES:
+            break
+    return state
+
+
+def _nowhere(kind: str, where: str, detail: str = "") -> None:
+    """Count nothing: the file is read for itself later."""
 
 
 class _Rollout:
@@ -99,6 +129,7 @@ class _Rollout:
         self.session = self.thread
         self.lane, self.purpose = "main", "main"
         self.root = self.thread
+        self.project: str | None = None
         self.ancestor: str | None = None
         self.created: float | None = None
         self.client = "codex"
@@ -184,6 +215,8 @@ class _Rollout:
         self.session = self.root = self.thread
         self.created = parse_time(payload.get("timestamp")) or at
         self.last_at = at
+        folder = text(payload.get("cwd"))
+        self.project = re.split(r"[/\\]", folder.rstrip("/\\"))[-1] if folder else None
         version = text(payload.get("cli_version"))
         self.client = f"codex {version}" if version else "codex"
         self.provider = text(payload.get("model_provider"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ from cacheaudit.model.usage import Usage
 
 _NAMES = GoogleNames("input", "cached", "output", "thoughts", "tool", "total")
 _HEADLESS = _NAMES._replace(prompt="prompt", candidates="candidates")
+_HEAD_BYTES = 4096
+_SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"/]+)"')
+_SUBAGENT = re.compile(rb'"kind"\s*:\s*"subagent"')
 _MARKS = (b'"sessionId"', b'"projectHash"')
 
 
@@ -66,6 +70,23 @@ class GeminiCli:
         if is_line_file(path):
             return _Recording(path, problems).lines()
         return _Recording(path, problems).whole()
+
+    def group(self, path: Path) -> str:
+        """Name the session of a file: subagents have files in a folder named after it."""
+        try:
+            with path.open("rb") as stream:
+                head = stream.read(_HEAD_BYTES)
+        except OSError:
+            head = b""
+        if _SUBAGENT.search(head):
+            return str(path.parent)
+        found = _SESSION.search(head)
+        return str(path.parent / (found[1].decode(errors="replace") if found else path.stem))
+
+    def project(self, path: Path) -> str | None:
+        """Name the folder that holds the recordings of one project."""
+        above = [folder.parent.name for folder in path.parents if folder.name == "chats"]
+        return above[0] if above else path.parent.name
 
     def usual_places(self, environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         """Yield the recordings below ``GEMINI_DATA_DIR``, default ``~/.gemini``."""
