@@ -1,13 +1,15 @@
 """Which implementations there are, and which of them a call goes to.
 
 An operation is one file in ``ops`` that defines ``OPERATION``; an implementation is one file in
-``cpu`` or ``torch_`` that defines ``IMPLEMENTATION``. Dropping a file in is all it takes.
+``cpu``, ``torch_`` or ``triton_`` that defines ``IMPLEMENTATION``. Dropping a file in is all it
+takes; a name with an underscore in front is a helper.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import operator
 import os
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +21,7 @@ from local_backend.kernels.errors import UnsupportedKernelError
 
 SWITCH = "CACHEAUDIT_KERNELS"
 REFERENCE = "reference"
-_FOLDERS = ("cpu", "torch_")
+_FOLDERS = ("cpu", "torch_", "triton_")
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -49,7 +51,12 @@ class Implementation:
     @property
     def is_importable(self) -> bool:
         """Whether everything that it requires is installed."""
-        return all(importlib.util.find_spec(name) is not None for name in self.requires)
+        return are_installed(self.requires)
+
+
+def are_installed(modules: tuple[str, ...]) -> bool:
+    """Whether the modules could be imported; none is imported to find out."""
+    return all(importlib.util.find_spec(name) is not None for name in modules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +67,18 @@ class Operation:
         name: Name of the operation.
         contract: What goes in and what comes out.
         reference: The plainest correct implementation; decides what is right.
-        cases: Arguments that every implementation is tested with, each with the right answer.
+        cases: Arguments that every implementation is tested with, each with the right answer. They
+            are made anew for each pass, since operations that work in place change them.
+        requires: Modules that the reference and the cases import.
+        agrees: Whether an answer is as good as the right one; equal, where not said otherwise.
     """
 
     name: str
     contract: str
     reference: Callable[..., Any]
     cases: Callable[[], Iterator[tuple[tuple[Any, ...], Any]]]
+    requires: tuple[str, ...] = ()
+    agrees: Callable[[Any, Any], bool] = operator.eq
 
 
 class Kernel(Protocol):
@@ -99,7 +111,11 @@ def available(
     """
     operation = _operation(name)
     reference = Implementation(
-        operation=name, backend=REFERENCE, function=operation.reference, priority=0
+        operation=name,
+        backend=REFERENCE,
+        function=operation.reference,
+        requires=operation.requires,
+        priority=0,
     )
     every = [reference, *(found for found in _implementations() if found.operation == name)]
     wanted = _wanted(os.environ if environment is None else environment)
@@ -133,6 +149,16 @@ def get(name: str, environment: Mapping[str, str] | None = None) -> Kernel:
     return kernel
 
 
+def run(name: str, *arguments: Any) -> Any:
+    """Compute an operation by the best implementation; for callers that call often."""
+    return _kernel(name, os.environ.get(SWITCH, ""))(*arguments)
+
+
+@cache
+def _kernel(name: str, switch: str) -> Kernel:
+    return get(name, {SWITCH: switch})
+
+
 def _operation(name: str) -> Operation:
     known = operations()
     if name not in known:
@@ -161,4 +187,5 @@ def _implementations() -> tuple[Implementation, ...]:
 def _modules(folder: str) -> Iterator[Any]:
     package = importlib.import_module(f".{folder}", __package__)
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        yield importlib.import_module(f"{package.__name__}.{info.name}")
+        if not info.name.startswith("_"):
+            yield importlib.import_module(f"{package.__name__}.{info.name}")

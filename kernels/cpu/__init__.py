@@ -1,1 +1,1 @@
-"""Implementations that need nothing but the standard library."""
+"""Implementations in Python and in C; the C files are compiled at the first use, see ``_build``."""

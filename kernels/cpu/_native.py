@@ -1,0 +1,223 @@
+"""The compiled kernels: loaded at first use, or a reason why there are none."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Mapping
+from ctypes import c_double, c_int, c_int64, c_long, c_void_p
+from dataclasses import dataclass
+from typing import Any, Final
+
+from local_backend.kernels.cpu._build import BuildError, build
+from local_backend.kernels.errors import IndexRangeError, KernelError
+
+MODE = "CACHEAUDIT_NATIVE"
+THREADS = "CACHEAUDIT_THREADS"
+SPIN = "CACHEAUDIT_SPIN_US"
+MODES = ("auto", "no-amx", "portable", "off")
+FLOAT32: Final = 0
+BFLOAT16: Final = 1
+_BAD_INDEX = 1
+_NO_MEMORY = 2
+_SPIN_US = 50
+
+
+def _pointers(names: str) -> list[tuple[str, Any]]:
+    return [(name, c_void_p) for name in names.split()]
+
+
+def _numbers(names: str) -> list[tuple[str, Any]]:
+    return [(name, c_int64) for name in names.split()]
+
+
+class AttentionArguments(ctypes.Structure):
+    """``attention_args`` of ``attention.h``."""
+
+    _fields_ = (
+        *_pointers("query key value out tables lengths offsets"),
+        *_numbers("query_token query_head out_token out_head key_page key_token key_head"),
+        *_numbers("value_page value_token value_head table_row batch heads kv_heads dim"),
+        *_numbers("pages page_size tables_width window causal type"),
+        ("scale", c_double),
+    )
+
+
+class LinearArguments(ctypes.Structure):
+    """``linear_args`` of ``linear.c``."""
+
+    _fields_ = (
+        *_pointers("x packed residual out"),
+        *_numbers("x_row residual_row out_row m n k type end"),
+    )
+
+
+class PackArguments(ctypes.Structure):
+    """``pack_args`` of ``linear.c``."""
+
+    _fields_ = (*_pointers("weight packed"), *_numbers("row n k type unpack"))
+
+
+class NormArguments(ctypes.Structure):
+    """``norm_args`` of ``fused.c``."""
+
+    _fields_ = (
+        *_pointers("x weight residual out"),
+        *_numbers("x_row residual_row out_row rows width type"),
+        ("epsilon", c_double),
+        ("offset", c_double),
+        ("step", c_int64),
+    )
+
+
+class GateArguments(ctypes.Structure):
+    """``gate_args`` of ``fused.c``."""
+
+    _fields_ = (*_pointers("x out"), *_numbers("x_row out_row rows width type kind step"))
+
+
+class RopeArguments(ctypes.Structure):
+    """``rope_args`` of ``fused.c``."""
+
+    _fields_ = (
+        *_pointers("x positions cosines sines"),
+        *_numbers("token head tokens heads turned places type is_interleaved step"),
+    )
+
+
+class StoreArguments(ctypes.Structure):
+    """``store_args`` of ``fused.c``."""
+
+    _fields_ = (
+        *_pointers("key value key_pages value_pages slots"),
+        *_numbers("key_token key_head value_token value_head"),
+        *_numbers("key_page key_slot key_page_head value_page value_slot value_page_head"),
+        *_numbers("tokens heads row pages page_size step"),
+    )
+
+
+class CopyArguments(ctypes.Structure):
+    """``copy_args`` of ``fused.c``."""
+
+    _fields_ = (
+        *_pointers("key_pages value_pages pairs"),
+        *_numbers("key_page value_page page_bytes pages count"),
+    )
+
+
+_CALLS: Final[Mapping[str, type[ctypes.Structure]]] = {
+    "ck_attention": AttentionArguments,
+    "ck_linear": LinearArguments,
+    "ck_pack": PackArguments,
+    "ck_rms_norm": NormArguments,
+    "ck_gate": GateArguments,
+    "ck_rope": RopeArguments,
+    "ck_store": StoreArguments,
+    "ck_copy_pages": CopyArguments,
+}
+
+
+@dataclass(frozen=True)
+class Native:
+    """The compiled library, or why it is missing.
+
+    Attributes:
+        library: The library; ``None`` where there is none.
+        reason: Why there is none; empty where there is one.
+        uses_amx: Whether bf16 goes to the matrix unit of the processor.
+    """
+
+    library: ctypes.CDLL | None
+    reason: str = ""
+    uses_amx: bool = False
+
+    def call(self, name: str, arguments: ctypes.Structure) -> None:
+        """Run a function of the library on the arguments.
+
+        Raises:
+            IndexRangeError: A page, slot or position does not exist.
+            KernelError: No memory, or no library.
+        """
+        if self.library is None:
+            raise KernelError(f"The compiled kernels are missing: {self.reason}.")
+        code = getattr(self.library, name)(ctypes.byref(arguments))
+        if code == _BAD_INDEX:
+            raise IndexRangeError(f"{name[3:]}: a page, slot or position does not exist.")
+        if code == _NO_MEMORY:
+            raise KernelError(f"{name[3:]}: out of memory.")
+
+    def packed_bytes(self, rows: int, columns: int, kind: int) -> int:
+        """Bytes of the packed form of a weight."""
+        if self.library is None:
+            raise KernelError(f"The compiled kernels are missing: {self.reason}.")
+        return int(self.library.ck_packed_bytes(rows, columns, kind))
+
+    def set_threads(self, threads: int, spin_us: int) -> None:
+        """See :func:`local_backend.kernels.threads.set_threads`."""
+        if self.library is not None:
+            self.library.ck_set_threads(threads, spin_us * 1000)
+
+    def threads(self) -> int:
+        """Threads that a call may use."""
+        return 1 if self.library is None else int(self.library.ck_threads())
+
+
+@functools.cache
+def native() -> Native:
+    """Return the library that the environment asks for; compiled at the first call ever."""
+    return load(os.environ)
+
+
+def load(environment: Mapping[str, str]) -> Native:
+    """Build and load a library by the given environment."""
+    mode = environment.get(MODE, "").strip() or "auto"
+    if mode not in MODES:
+        raise KernelError(f"{MODE} is {mode!r}; it may be: {', '.join(MODES)}.")
+    if mode == "off":
+        return Native(None, f"{MODE} is off")
+    try:
+        path = build(environment, portable=mode == "portable")
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:  # cut short by a full disk, or not for this machine after all
+            path.unlink(missing_ok=True)
+            library = ctypes.CDLL(str(build(environment, portable=mode == "portable")))
+    except (BuildError, OSError) as error:
+        return Native(None, str(error))
+    return _declared(library, environment, allow_amx=mode == "auto")
+
+
+def _declared(library: ctypes.CDLL, environment: Mapping[str, str], *, allow_amx: bool) -> Native:
+    for name, structure in _CALLS.items():
+        function = getattr(library, name)
+        function.argtypes = [ctypes.POINTER(structure)]
+        function.restype = c_int
+    for name in ("ck_pack", "ck_rms_norm", "ck_gate"):
+        getattr(library, name).restype = None
+    library.ck_packed_bytes.argtypes = [c_int64, c_int64, c_int64]
+    library.ck_packed_bytes.restype = c_int64
+    library.ck_set_threads.argtypes = [c_int, c_long]
+    library.ck_set_threads.restype = None
+    uses_amx = bool(library.ck_allow_amx(int(allow_amx)))
+    found = Native(library, uses_amx=uses_amx)
+    found.set_threads(
+        _count(environment, THREADS, _processors()), _count(environment, SPIN, _SPIN_US)
+    )
+    return found
+
+
+def _processors() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _count(environment: Mapping[str, str], name: str, otherwise: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return otherwise
+    if not text.isdecimal():
+        raise KernelError(f"{name} is {text!r}; it must be a whole number.")
+    return int(text)
