@@ -5,7 +5,7 @@ Tokens are summed by price row first and priced once: exact, and a few microseco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -162,20 +162,24 @@ class Judge:
         self._currency = currency
         self._rates: dict[tuple[object, ...], Rates | None] = {}
         self._by_card: dict[tuple[str, Decimal], Rates] = {}
+        self._last: tuple[tuple[object, ...], Rates | None] = ((), None)
 
     def session(self, session: Session) -> Judged:
         """Try every policy on a session."""
         work = _Session(self.policies)
         for lane in session.lanes().values():
-            for call, usage, turn in self._turns(lane):
-                rates = self._rates_of(call, usage)
+            fit = self._fit(lane)
+            for (call, usage, at), (_, _, turn) in zip(fit, turns(fit), strict=True):
+                day = _NO_DAY if call.relative_time else int(at // _DAY)
+                rates = self._rates_of(call, usage, day)
                 if rates is None:
                     self._leave_out("no_rates")
                 else:
-                    work.add(call, usage, turn, rates)
+                    work.add(usage, turn, rates, day, call.lane == "main")
         return work.judged()
 
-    def _turns(self, lane: Sequence[Call]) -> Iterator[tuple[Call, Usage, Turn]]:
+    def _fit(self, lane: Sequence[Call]) -> list[tuple[Call, Usage, float]]:
+        """Pick the calls that can be judged, each with its usage and start."""
         fit: list[tuple[Call, Usage, float]] = []
         for call in lane:
             usage, at = call.usage, call.at
@@ -184,13 +188,12 @@ class Judge:
                 self._leave_out(reason or "no_usage")
             else:
                 fit.append((call, usage, at))
-        return turns(fit)
+        return fit
 
     def _leave_out(self, reason: str) -> None:
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
-    def _rates_of(self, call: Call, usage: Usage) -> Rates | None:
-        at = None if call.relative_time else call.at
+    def _rates_of(self, call: Call, usage: Usage, day: int) -> Rates | None:
         key: tuple[object, ...] = (
             call.provider,
             call.model,
@@ -198,16 +201,19 @@ class Judge:
             usage.speed,
             usage.service_tier,
             usage.inference_geo,
-            None if at is None else at // _DAY,
+            day,
             usage.dialect,
         )
-        if key in self._rates:
-            found = self._rates[key]
-            if found is not None or self._book is None:
+        if key == self._last[0]:
+            return self._last[1]  # most calls are as the one before
+        found = self._rates.get(key)
+        if found is None and (self._book is not None or key not in self._rates):
+            found = self._look_up(call, usage)
+            if self._is_tiered(call, usage):
                 return found
-        if self._is_tiered(call, usage):
-            return self._look_up(call, usage)
-        found = self._rates[key] = self._look_up(call, usage)
+            self._rates[key] = found
+        if found is not None:
+            self._last = (key, found)
         return found
 
     def _is_tiered(self, call: Call, usage: Usage) -> bool:
@@ -255,19 +261,24 @@ class _Row:
     """Sums of one price row, one day, one kind of lane.
 
     ``quiet`` holds the calls that no setting treats otherwise: no pause before or after them is
-    long enough to lose or refresh anything; only the price of what they wrote differs.
+    long enough to lose or refresh anything; only the price of what they wrote differs. ``loud``
+    holds the others.
     """
 
-    __slots__ = ("day", "ideal", "output", "policies", "quiet", "rates", "recorded", "searches")
+    __slots__ = ("day", "ideal", "loud", "output", "policies", "quiet", "rates", "searches")
 
     def __init__(self, rates: Rates, day: int, policies: int) -> None:
         self.rates = rates
         self.day = day
-        self.recorded = Tokens()
+        self.loud = Tokens()
         self.ideal = Tokens()
         self.quiet = Tokens()
         self.policies = [Tokens() for _ in range(policies)]
         self.output = self.searches = 0
+
+    def recorded(self) -> Tokens:
+        """All calls as they were."""
+        return _total((self.quiet, self.loud))
 
     def extra(self) -> Decimal:
         """Price what no lifetime changes."""
@@ -283,13 +294,12 @@ class _Session:
         self._rows: dict[tuple[int, int, bool], _Row] = {}
         self._calls = self._unpriced = self._expiries = self._rewritten = 0
 
-    def add(self, call: Call, usage: Usage, turn: Turn, rates: Rates) -> None:
+    def add(self, usage: Usage, turn: Turn, rates: Rates, day: int, is_main: bool) -> None:
         """Add one call."""
-        at = None if call.relative_time else call.at
-        key = (id(rates), _NO_DAY if at is None else int(at // _DAY), call.lane == "main")
+        key = (id(rates), day, is_main)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(rates, key[1], len(self._policies))
+            row = self._rows[key] = _Row(rates, day, len(self._policies))
         self._calls += 1
         output = usage.output
         if rates.unit is None or output is None or (output and rates.output is None):
@@ -297,26 +307,26 @@ class _Session:
         else:
             row.output += output
             row.searches += usage.web_searches or 0
-        _count_in(row.recorded, turn)
         _count_ideal(row.ideal, turn)
         if (turn.gap is None or turn.gap < SHORTEST) and turn.following < SOONEST:
             _count_in(row.quiet, turn)
             return
+        _count_in(row.loud, turn)
         if turn.expired:
             self._expiries += 1
             self._rewritten += turn.repeated - turn.read
         for policy, tokens in zip(self._policies, row.policies, strict=True):
-            _add(tokens, turn, policy.main if key[2] else policy.subagents, rates)
+            _add(tokens, turn, policy.main if is_main else policy.subagents, rates)
 
     def judged(self) -> Judged:
         """Price the sums."""
         for (_, _, is_main), row in self._rows.items():
             for policy, tokens in zip(self._policies, row.policies, strict=True):
                 _add_quiet(tokens, row.quiet, policy.main if is_main else policy.subagents)
-        rows = self._rows.values()
-        billed = total_of(row.rates.price(row.recorded) for row in rows)
-        extra = sum((row.extra() for row in rows), ZERO)
-        recorded = _total(row.recorded for row in rows)
+        rows = [(row, row.recorded()) for row in self._rows.values()]
+        billed = total_of(row.rates.price(tokens) for row, tokens in rows)
+        extra = sum((row.extra() for row, _ in rows), ZERO)
+        recorded = _total([tokens for _, tokens in rows])
         return Judged(
             calls=self._calls,
             unpriced=self._unpriced,
@@ -326,36 +336,39 @@ class _Session:
             cache_writes=_writes(recorded),
             expiries=self._expiries,
             rewritten=self._rewritten,
-            policies=tuple(self._under(n) for n in range(len(self._policies))),
-            ideal=self._against([(row, row.ideal) for row in rows]),
+            policies=tuple(
+                _against([(row, was, row.policies[n]) for row, was in rows])
+                for n in range(len(self._policies))
+            ),
+            ideal=_against([(row, was, row.ideal) for row, was in rows]),
         )
 
-    def _under(self, index: int) -> UnderPolicy:
-        return self._against([(row, row.policies[index]) for row in self._rows.values()])
 
-    def _against(self, pairs: Sequence[tuple[_Row, Tokens]]) -> UnderPolicy:
-        saves, refresh_cost = Saving(), Saving()
-        by_day: dict[int, Decimal] = {}
-        is_priced = any(row.rates.unit is not None for row in self._rows.values())
-        for row, mine in pairs:
-            rates, when = row.rates, row.day
-            saved = rates.price(row.recorded) - rates.price(mine)
-            saves = plus(saves, saved)
-            counted = saved.cost if is_priced else saved.input_equivalents
-            by_day[when] = by_day.get(when, ZERO) + (counted or ZERO)
+def _against(parts: Sequence[tuple[_Row, Tokens, Tokens]]) -> UnderPolicy:
+    """Compare what was recorded with what would have been, price row by price row."""
+    saves, refresh_cost = Saving(), Saving()
+    by_day: dict[int, Decimal] = {}
+    is_priced = any(row.rates.unit is not None for row, _, _ in parts)
+    for row, was, mine in parts:
+        rates, when = row.rates, row.day
+        saved = rates.price(was) - rates.price(mine)
+        saves = plus(saves, saved)
+        counted = saved.cost if is_priced else saved.input_equivalents
+        by_day[when] = by_day.get(when, ZERO) + (counted or ZERO)
+        if mine.refreshes:
             refresh_cost = plus(refresh_cost, rates.of(mine.again + mine.refreshed * rates.read))
-        tokens = _total(mine for _, mine in pairs)
-        return UnderPolicy(
-            saves=saves,
-            by_day=by_day,
-            uncached_input=tokens.uncached,
-            cache_read=tokens.read,
-            cache_writes=_writes(tokens),
-            refreshes=tokens.refreshes,
-            refresh_cost=refresh_cost,
-            reads_gained=tokens.gained,
-            reads_lost=tokens.lost,
-        )
+    tokens = _total([mine for _, _, mine in parts])
+    return UnderPolicy(
+        saves=saves,
+        by_day=by_day,
+        uncached_input=tokens.uncached,
+        cache_read=tokens.read,
+        cache_writes=_writes(tokens),
+        refreshes=tokens.refreshes,
+        refresh_cost=refresh_cost,
+        reads_gained=tokens.gained,
+        reads_lost=tokens.lost,
+    )
 
 
 def _count_in(tokens: Tokens, turn: Turn) -> None:
@@ -392,7 +405,10 @@ def _add_quiet(tokens: Tokens, quiet: Tokens, setting: Setting) -> None:
     tokens.short += written - long
 
 
-def _total(parts: Iterable[Tokens]) -> Tokens:
+def _total(parts: Sequence[Tokens]) -> Tokens:
+    """Add sums up; the result is for reading only."""
+    if len(parts) == 1:
+        return parts[0]
     total = Tokens()
     for tokens in parts:
         for name in Tokens.__slots__:
