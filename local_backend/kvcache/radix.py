@@ -103,12 +103,13 @@ class RadixCache(PrefixCache):
         step = self.page_bytes
         at = match.length * TOKEN_BYTES
         ours, extra = key.data[at : at + step], extras.get(at // step)
-        first = ours[:TOKEN_BYTES]
         node: Node = match.place
         if match.offset < len(node.pages):
             candidates = [(node, match.offset)]
         else:
-            near = nearest(node.order, branch_key(ours, extra))
+            wanted = branch_key(ours, extra)
+            first = wanted[:TOKEN_BYTES]
+            near = nearest(node.order, wanted)
             candidates = [(node.children[name], 0) for name in near if name.startswith(first)]
         for child, offset in candidates:
             theirs = child.data[offset * step : (offset + 1) * step]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local_backend.errors import CacheIntegrityError, CacheStateError
@@ -332,6 +332,8 @@ def spans_of(drawn: list[tuple[int, int, str]], length: int) -> tuple[Span, ...]
     return tuple(found)
 
 
+@settings(max_examples=300)
+@example([([0, 0, 0], [(0, 1, "a")])], [0], [(0, 1, "a")], 1)
 @given(st.lists(st.tuples(PAGES, SPANS), min_size=1, max_size=8), PAGES, SPANS, st.integers(0, 14))
 def test_the_tree_finds_what_the_list_finds(
     prompts: list[tuple[list[int], list[tuple[int, int, str]]]],

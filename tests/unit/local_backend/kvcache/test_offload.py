@@ -219,6 +219,24 @@ def test_writing_back_is_no_use(tmp_path: Path) -> None:
     assert world.groups[0].cache.match(TokenKey(Namespace("world"), new), 16).length == 16
 
 
+def test_room_is_counted_without_what_the_request_reuses(tmp_path: Path) -> None:
+    """Four pages are in memory, two in a tier, two are new; only three can be had."""
+    world = World(tmp_path, pages=10)
+    prompt = tokens(1, 30)
+    world.manager.release(world.admit("first", prompt))
+    flush(world)
+    world.evict(3)
+    assert world.admit("other", tokens(2, 12)) is not None
+    flush(world)
+    before = world.manager.sizes()
+    assert (before["full"].available, before["full"].evictable) == (3, 4)
+    assert world.admit("again", [*prompt[:24], *tokens(3, 8)]) is None
+    assert world.manager.sizes() == before
+    again = world.admit("again", [*prompt[:24], 5])
+    assert again is not None
+    assert (again.resident, again.restored) == (16, 8)
+
+
 def test_too_many_pages_under_way_are_given_up_not_waited_for() -> None:
     stack = TierStack([HostTier(9999)])
     carrier = StepCarrier(stack, max_pages=3)
