@@ -70,6 +70,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         must_pay: Say it only where the fix would have saved something at the prices in force.
         stages: Calls whose input cost is told in a sentence each.
         pings: Position of a call and a lifetime for which to say how many reads cost a write.
+        void: Nothing that the call read too little could ever have been read: it lost nothing, and
+            no other rule may say that it did.
     """
 
     index: int
@@ -88,6 +90,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     must_pay: bool = False
     stages: tuple[Stage, ...] = ()
     pings: tuple[int, str] | None = None
+    void: bool = False
 
 
 class Rule(ABC):

@@ -83,6 +83,7 @@ def diagnose(
     if not (ctx.events or ctx.openings or ctx.changes or ctx.unanswered):
         return Diagnosis(findings=(), changes={})
     drafts, errors = _drafts(ctx, all_rules() if rules is None else rules)
+    drafts = _without_void(ctx, drafts)
     notes = [pair for pair in drafts if pair[0].kind == "note"]
     shares = _settled(ctx, [pair for pair in drafts if pair[0].kind == "loss"])
     losses = [_loss(session, group, book, n) for n, group in enumerate(_grouped(shares))]
@@ -119,6 +120,19 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
 def _remainder_last(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """Put the remainder last: it looks at calls alone of which something may be left."""
     return tuple(sorted(rules, key=lambda rule: rule.name == UNEXPLAINED))
+
+
+def _without_void(ctx: Context, drafts: list[tuple[Rule, Draft]]) -> list[tuple[Rule, Draft]]:
+    """Take back what was said of calls that could not have read more than they did."""
+    void = {draft.index for _, draft in drafts if draft.void}
+    if not void:
+        return drafts
+    ctx.events = [event for event in ctx.events if event.index not in void]
+    return [
+        (rule, draft)
+        for rule, draft in drafts
+        if draft.void or rule.kind == "note" or draft.index not in void
+    ]
 
 
 def _left(ctx: Context, found: list[tuple[Rule, Draft]]) -> set[int]:

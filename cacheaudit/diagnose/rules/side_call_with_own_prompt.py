@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from cacheaudit.diagnose.changed import named_drafts
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.diffs import Diff
@@ -24,9 +26,9 @@ class SideCallWithOwnPrompt(Rule):
 
     ## Why it costs
 
-    It writes its prompt and reads nothing of the conversation. It takes nothing from the
-    conversation either: the next call reads what the one before had left. The tokens counted here
-    are new text, so that the figure is an upper bound.
+    It writes its prompt and reads nothing of the conversation but tools that both share. Nothing
+    was lost: it is new text that no cache can have held, and the next call reads what the one
+    before had left. What it costs is the write, where nobody reads it again.
 
     ## What it rests on
 
@@ -44,8 +46,8 @@ class SideCallWithOwnPrompt(Rule):
     id = "PFX223"
     name = "side-call-with-own-prompt"
     title = "A side call has a prompt of its own"
-    supersedes = ("system-changed", "tools-changed", "history-rewritten")
-    fix = Fix("Send side calls without markers, and record them in a lane of their own")
+    kind = "note"
+    fix = Fix("Record side calls in a lane of their own; mark in them only what others share")
 
     @classmethod
     @override
@@ -76,7 +78,13 @@ class SideCallWithOwnPrompt(Rule):
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches, says=_says)
+        for draft in named_drafts(ctx, _matches, says=_says):
+            yield msgspec.structs.replace(draft, claims=0, void=True, established=_lines(draft))
+
+
+def _lines(draft: Draft) -> tuple[str, ...]:
+    """Leave out the shortfall, which the draft of a difference begins with."""
+    return draft.established[1:]
 
 
 def _matches(diff: Diff) -> bool:

@@ -14,9 +14,6 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 
 BOOK = PriceBook()
 LOSSES = [rule for rule in all_rules() if rule.kind == "loss"]
-# A side call with a prompt of its own reads the shared tools as long as it is marked; in a lane of
-# its own it is told apart, and not cheaper.
-NOT_CHEAPER = {"side-call-with-own-prompt"}
 # Automatic caches without a price for their model, or a cache object of unknown size.
 UNPRICED = {"parameter-changed", "provider-switch-suspected", "routing-lost"}
 
@@ -44,7 +41,7 @@ def test_bad_yields_it_and_good_does_not(rule: Rule) -> None:
     assert [found for found in good if found.kind == "loss"] == []
 
 
-@named([rule for rule in LOSSES if rule.name not in NOT_CHEAPER])
+@named(LOSSES)
 def test_the_good_session_is_cheaper(rule: Rule) -> None:
     bad, good = weight(rule.bad()), weight(rule.good())
     assert (bad is None or good is None) == (rule.name in UNPRICED)

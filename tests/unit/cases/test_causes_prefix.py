@@ -457,3 +457,20 @@ def test_p27_a_warning_in_a_tool_description(tmp_path: Path) -> None:
     # Tools come first: everything is lost.
     assert loss.tokens == 10_000
     assert found.reads[1] == 0
+
+
+def test_a_side_call_with_a_prompt_of_its_own_lost_nothing(tmp_path: Path) -> None:
+    talk = [user(text("task", 9_000))]
+    more = [*talk, assistant(text("a", 500)), user(text("b", 500))]
+    title = body(
+        [user(text("Give this a title", 2_500))],
+        tools=TOOLS,
+        system=(text("You write short titles.", 4_000, **MARK),),
+    )
+    case = Recording().call(0, anthropic_usage(0, 16_000), body(talk, tools=TOOLS, system=SYSTEM))
+    case.call(10, anthropic_usage(3_000, 6_500), title)
+    case.call(20, anthropic_usage(16_000, 1_000), body(more, tools=TOOLS, system=SYSTEM))
+    found = audit(tmp_path, case)
+    assert found.losses == []
+    assert found.note("side-call-with-own-prompt").calls == ["call-2"]
+    assert found.reads == [0, 3_000, 16_000]

@@ -370,8 +370,9 @@ def test_a_side_call_in_between_is_not_what_a_conversation_is_compared_with() ->
     title = request("Give this a title", system="You write short titles.")
     scene = Scene().send(request(*TALK[:3])).send(title)
     scene.send(request("task", "another answer", *TALK[2:5]), read=0)
-    found = {f.name: f for f in losses(scene.session())}
-    assert found["side-call-with-own-prompt"].calls == ("call-2",)
+    found = {f.name: f for f in diagnose(scene.session()).findings}
+    side = found["side-call-with-own-prompt"]
+    assert (side.kind, side.calls, side.tokens_lost) == ("note", ("call-2",), 0)
     edited = found["history-message-edited"]
     assert edited.calls == ("call-3",)
     # The side call left 9,500 tokens; what stands in front of the edit was lost by something else.

@@ -27,7 +27,6 @@ WITHOUT_EDIT = {
     "image-presence-changed",
     "lookback-or-message-change",
     "parameter-changed",
-    "side-call-with-own-prompt",
     "tools-changed",
 }
 # Causes whose proof is not in the bodies alone.
