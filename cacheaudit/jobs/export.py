@@ -45,7 +45,7 @@ def export_store(
     if missing:
         raise UsageError(
             f"There is no session {missing[0]!r} in {store.url}.",
-            "Run 'cacheaudit usage --by session' to see the ids.",
+            f"Their ids: cacheaudit usage --db '{store.url}' --by session --format csv",
         )
     writer = RecordWriter(with_text=with_text)
     sessions = calls = 0
