@@ -56,3 +56,16 @@ def test_nothing_names_a_machine_or_a_registry(root: Path) -> None:
         and bad.search(path.read_text())
     ]
     assert found == []
+
+
+def test_the_rows_of_the_atlas_name_what_is_there(root: Path) -> None:
+    text = (root / "docs" / "atlas.md").read_text()
+    paths = re.findall(r"`((?:cacheaudit|tests)/[\w/.]+)`", text)
+    assert len(paths) > 30
+    assert [path for path in paths if not (root / path).exists()] == []
+    rows = re.findall(r"\bA\d\d\b", text)
+    assert set(rows) == {f"A{number:02}" for number in range(1, 22)}
+    rules = {f"{name}.py" for name in re.findall(r"`(\w+)\.py`", text)}
+    assert [
+        name for name in rules if not (root / "cacheaudit/diagnose/rules" / name).exists()
+    ] == []
