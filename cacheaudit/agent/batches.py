@@ -16,7 +16,7 @@ from cacheaudit.ingest.endpoints import endpoint_of, served_model
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.unpack import UnpackError
-from cacheaudit.model.call import Call, Span
+from cacheaudit.model.call import Call, CallError, Span
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.tokens import calibrated
 from cacheaudit.model.usage import Usage
@@ -112,8 +112,7 @@ class Batches:
         key, result = line.get("custom_id"), line.get("result")
         if not isinstance(key, str) or not isinstance(result, dict):
             return None
-        message = result.get("message")
-        answer = read_answer(message) if isinstance(message, dict) else read_answer(result)
+        answer = _answer(result)
         asked = batch.requests.get(key) if batch is not None else None
         provider = endpoint_of(str(attempt.url)).provider or "anthropic"
         return Call(
@@ -134,6 +133,17 @@ class Batches:
             dedupe_key=f"batch:{name}/{key}",
             extra={"batch": name},
         )
+
+
+def _answer(result: Mapping[str, Any]) -> Answer:
+    """Read a result: a message, an error, or the word that there is neither."""
+    message, error = result.get("message"), result.get("error")
+    if isinstance(message, dict):
+        return read_answer(message)
+    if isinstance(error, dict):
+        return read_answer(error if isinstance(error.get("error"), dict) else {"error": error})
+    kind = result.get("type")
+    return Answer(error=CallError(kind if isinstance(kind, str) else None))
 
 
 def _sized(asked: _Asked | None, answer: Answer) -> Prompt | None:

@@ -73,6 +73,8 @@ class Hooks:
                 return known.body
             outgoing = Outgoing(body, url, attempt.scope, attempt.logical, attempt.started_at)
             planned = self._planner.plan(outgoing)
+            if planned is not None and not isinstance(planned, dict):
+                raise TypeError("a plan is a body or nothing")
             self._logical.first(retry_key, Logical(attempt.logical, planned))
         except Exception as error:
             self._faults("plan", error)

@@ -27,6 +27,7 @@ from cacheaudit.model.call import Call
 
 _T = TypeVar("_T")
 _AT_EXIT = 10.0
+_LONGEST_WAIT = 2.0
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -104,6 +105,8 @@ class Recorder:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._urgent = threading.Event()
+        self._busy = threading.Lock()
+        self._paused_by: int | None = None
         self._closing = threading.Event()
         self._ledger = Ledger(self._open_store, self._faults, self._closing, self._project)
         self._thread: threading.Thread | None = None
@@ -112,7 +115,18 @@ class Recorder:
         self._dropped_calls = 0
         self._dropped_bodies = 0
 
-    def after_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Wait until the writer has nothing on hand; not for ever, since a store may be locked."""
+        if self._busy.acquire(timeout=_LONGEST_WAIT):
+            self._paused_by = threading.get_ident()
+
+    def after_fork_in_parent(self) -> None:
+        """Let the writer go on."""
+        if self._paused_by == threading.get_ident():
+            self._paused_by = None
+            self._busy.release()
+
+    def after_fork_in_child(self) -> None:
         """Leave to the parent what is the parent's; called in the child, before anything else."""
         # Closing a connection that the parent uses too could damage it, so it is left open.
         self._inherited.append(self._ledger)
@@ -224,6 +238,7 @@ class Recorder:
             release=self._release,
             faults=self._faults,
             urgent=self._urgent,
+            busy=self._busy,
             linger=self._limits.linger,
             batch=self._limits.batch,
             learn=self._learn,
@@ -242,18 +257,21 @@ def _watch(recorder: Recorder) -> None:
     """Have a recorder told of forks and of the end of the program, without keeping it alive."""
     found = weakref.ref(recorder)
 
-    def forked() -> None:
-        if (mine := found()) is not None:
-            mine.after_fork()
+    def tell(what: Callable[[Recorder], object]) -> Callable[[], None]:
+        def told() -> None:
+            if (mine := found()) is not None:
+                with contextlib.suppress(Exception):
+                    what(mine)
 
-    def ending() -> None:
-        if (mine := found()) is not None:
-            with contextlib.suppress(Exception):
-                mine.close(_AT_EXIT)
+        return told
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forked)
-    atexit.register(ending)
+        os.register_at_fork(
+            before=tell(Recorder.before_fork),
+            after_in_parent=tell(Recorder.after_fork_in_parent),
+            after_in_child=tell(Recorder.after_fork_in_child),
+        )
+    atexit.register(tell(lambda mine: mine.close(_AT_EXIT)))
 
 
 def _finish_with_worker(recorder: Recorder) -> None:

@@ -58,6 +58,8 @@ class Writer:
         release: Told of every attempt that needs its place no longer.
         faults: Counts what fails.
         urgent: Set when somebody waits.
+        busy: Held while there is work on hand: a fork waits for it, so that the child gets no
+            module half imported and no lock of the database that nobody will ever release.
         linger: Seconds to wait for company where nobody does.
         batch: Most attempts in one transaction.
         learn: Told of every call.
@@ -71,6 +73,7 @@ class Writer:
         release: Callable[[Attempt], None],
         faults: Faults,
         urgent: threading.Event,
+        busy: threading.Lock,
         linger: float,
         batch: int,
         learn: Callable[[Call], None] | None,
@@ -82,6 +85,7 @@ class Writer:
         self._release = release
         self._faults = faults
         self._urgent = urgent
+        self._busy = busy
         self._linger = linger
         self._batch = batch
         self._learn = learn
@@ -92,14 +96,17 @@ class Writer:
             first = self._queue.get()
             if isinstance(first, Attempt) and self._linger:
                 self._urgent.wait(self._linger)
-            items = [first, *self._waiting()]
-            try:
-                if not self._work(items):
-                    return
-            except Exception as error:
-                self._faults("writer", error)
-                if not self._give_up(items, error):
-                    return
+            with self._busy:
+                go_on = self._tried([first, *self._waiting()])
+            if not go_on:
+                return
+
+    def _tried(self, items: list[Any]) -> bool:
+        try:
+            return self._work(items)
+        except Exception as error:
+            self._faults("writer", error)
+            return self._give_up(items, error)
 
     def _waiting(self) -> list[Any]:
         found: list[Any] = []

@@ -48,7 +48,7 @@ STEPS = [
 ]
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What an injected step raises."""
 
 
@@ -74,7 +74,7 @@ def _calm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("error", [Broken, MemoryError, RecursionError])
+@pytest.mark.parametrize("error", [BrokenError, MemoryError, RecursionError])
 def test_a_fault_at_any_step_leaves_sync_calls_alone(
     make: Callable[..., CacheAudit],
     monkeypatch: pytest.MonkeyPatch,
@@ -107,7 +107,7 @@ def test_a_fault_at_any_step_leaves_async_calls_alone(
             assert recorded.sent == bare.sent
 
     with monkeypatch.context() as patch:
-        break_step(patch, step, Broken)
+        break_step(patch, step, BrokenError)
         asyncio.run(run())
         audit.flush(0.2)
 
@@ -119,7 +119,7 @@ def test_a_fault_at_any_step_leaves_the_callers_exception_alone(
     audit = make()
     ask = {"model": MODEL, "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
     with monkeypatch.context() as patch:
-        break_step(patch, step, Broken)
+        break_step(patch, step, BrokenError)
         refused = Script(Reply({"type": "error", "error": {"type": "x", "message": "y"}}, 400))
         with pytest.raises(anthropic.BadRequestError):
             audit.wrap(client(refused, max_retries=0)).messages.create(**ask)
@@ -136,7 +136,7 @@ def test_a_fault_at_any_step_leaves_the_transport_alone(
     audit = make()
     inner = HTTP.MockTransport(lambda _: HTTP.Response(200, json=message()))
     with monkeypatch.context() as patch:
-        break_step(patch, step, Broken)
+        break_step(patch, step, BrokenError)
         with HTTP.Client(transport=audit.transport(inner)) as http:
             body = {"model": MODEL, "messages": []}
             found = http.post("https://api.anthropic.com/v1/messages", json=body)
@@ -147,7 +147,7 @@ def test_a_fault_at_any_step_leaves_the_transport_alone(
 def test_a_broken_clock(make: Callable[..., CacheAudit]) -> None:
     class Stopped:
         def now(self) -> float:
-            raise Broken
+            raise BrokenError
 
     audit = make(clock=Stopped())
     for style in SYNC:
@@ -162,7 +162,7 @@ def test_a_clock_that_stops_in_the_middle_of_a_stream(make: Callable[..., CacheA
         def now(self) -> float:
             self.left -= 1
             if self.left < 0:
-                raise Broken
+                raise BrokenError
             return 1_800_000_000.0
 
     audit = make(clock=Stopping())
@@ -174,13 +174,13 @@ def test_a_clock_that_stops_in_the_middle_of_a_stream(make: Callable[..., CacheA
 
 def test_a_caller_told_of_calls_who_raises(make: Callable[..., CacheAudit]) -> None:
     def refuse(_: Any) -> None:
-        raise Broken
+        raise BrokenError
 
     audit = make(on_call=refuse)
     with audit.session("s") as s:
         assert SYNC[0](audit.wrap(client(Script()))) == "hello there"
     assert len(s.calls()) == 1
-    assert audit.state.faults == {"learn:Broken": 1}
+    assert audit.state.faults == {"learn:BrokenError": 1}
 
 
 def test_faults_are_logged_once_and_without_content(
@@ -191,12 +191,12 @@ def test_faults_are_logged_once_and_without_content(
     caplog.set_level(logging.WARNING, logger="cacheaudit.agent")
     audit = make()
     with monkeypatch.context() as patch:
-        break_step(patch, "maker.hear", Broken)
+        break_step(patch, "maker.hear", BrokenError)
         wrapped = audit.wrap(client(Script()))
         for _ in range(3):
             SYNC[0](wrapped)
         audit.flush()
-    assert audit.state.faults == {"make:Broken": 3}
+    assert audit.state.faults == {"make:BrokenError": 3}
     assert len(caplog.records) == 1
     assert "injected" not in caplog.text
     assert "hello" not in caplog.text

@@ -162,17 +162,21 @@ def test_a_caller_who_drops_the_stream(audit: CacheAudit) -> None:
 
 
 def test_a_caller_who_leaves_the_helper(audit: CacheAudit) -> None:
-    with audit.session("s"):
-        with audit.wrap(client(Script())).messages.stream(**ASK) as stream:
-            next(iter(stream.text_stream))
+    with audit.session("s"), audit.wrap(client(Script())).messages.stream(**ASK) as stream:
+        next(iter(stream.text_stream))
     assert_counted_at_the_start(only(audit))
 
 
 def test_a_caller_who_raises_inside(audit: CacheAudit) -> None:
-    with audit.session("s"), pytest.raises(ZeroDivisionError):
-        with audit.wrap(client(Script())).messages.stream(**ASK) as stream:
+    wrapped = audit.wrap(client(Script()))
+
+    def read_and_fail() -> None:
+        with audit.session("s"), wrapped.messages.stream(**ASK) as stream:
             next(iter(stream.text_stream))
-            _ = 1 / 0
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        read_and_fail()
     assert_counted_at_the_start(only(audit))
 
 
@@ -246,9 +250,13 @@ def test_a_cut_stream(audit: CacheAudit, cut_at: int) -> None:
 
 def test_a_stream_cut_on_a_real_connection(audit: CacheAudit) -> None:
     script = Script(Reply(frames=events()[:4], cut=True))
-    with loopback(script) as address, anthropic.Anthropic(api_key=KEY, base_url=address) as own:
-        with audit.session("s"), pytest.raises((HTTP.RemoteProtocolError, anthropic.APIError)):
-            list(audit.wrap(own).messages.create(**ASK, stream=True))
+    with (
+        loopback(script) as address,
+        anthropic.Anthropic(api_key=KEY, base_url=address) as own,
+        audit.session("s"),
+        pytest.raises((HTTP.RemoteProtocolError, anthropic.APIError)),
+    ):
+        list(audit.wrap(own).messages.create(**ASK, stream=True))
     call = only(audit)
     assert call.usage is not None
     assert call.usage.cache_read == 2000

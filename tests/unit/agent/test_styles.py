@@ -75,7 +75,8 @@ def beta_helper(c: Any) -> str:
 
 
 SYNC = [
-    create, create_stream, helper, helper_final, raw, raw_stream, streamed_response, beta, beta_helper,
+    create, create_stream, helper, helper_final, raw, raw_stream, streamed_response, beta,
+    beta_helper,
 ]  # fmt: skip
 
 
@@ -145,7 +146,7 @@ def check(calls: tuple[Call, ...], style: str) -> None:
     assert call.prompt.marked == (0,)
     assert call.started_at is not None
     assert call.ended_at is not None
-    streams = "stream" in style and "streamed_response" not in style or "helper" in style
+    streams = ("stream" in style and "streamed_response" not in style) or "helper" in style
     assert (call.first_token_at is not None) == streams
     assert call.extra.get("anthropic-beta") == ("some-beta-2026-01-01" if style == "beta" else None)
 
@@ -216,5 +217,5 @@ def test_an_answer_of_another_middleware_is_passed_on(audit: CacheAudit) -> None
 
 
 def test_a_client_without_middleware_is_refused_with_the_remedy(audit: CacheAudit) -> None:
-    with pytest.raises(UsageError, match="audit.transport"):
+    with pytest.raises(UsageError, match=r"audit\.transport"):
         audit.wrap(HTTP.Client())
