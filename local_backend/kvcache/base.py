@@ -219,6 +219,19 @@ class PrefixCache(ABC):
         """
 
     @abstractmethod
+    def follow(self, pin: Pin, key: TokenKey, limit: int) -> array[int]:
+        """Move a pin on over pages that others have published behind it, as a use.
+
+        Args:
+            pin: Live.
+            key: The prompt that the pin belongs to.
+            limit: Most tokens of the prompt to protect.
+
+        Returns:
+            The pages gained.
+        """
+
+    @abstractmethod
     def unpin(self, pin: Pin, *, is_use: bool = True) -> None:
         """Give a pin back; its pages may be evicted once no other pin protects them.
 

@@ -10,8 +10,9 @@ from local_backend.errors import UnsupportedSpecError
 from local_backend.kvcache.base import PrefixCache
 from local_backend.kvcache.caches import make_cache, policy_named
 from local_backend.kvcache.evict import Lru
-from local_backend.kvcache.groups import NOTHING, CacheGroup, PagedGroup, Plan
+from local_backend.kvcache.groups import NOTHING, CacheGroup, Plan
 from local_backend.kvcache.keys import TokenKey
+from local_backend.kvcache.paged import PagedGroup
 from local_backend.kvcache.pages import PagePool
 from local_backend.kvcache.specs import GroupSpec, Needs
 from local_backend.kvcache.store import PageStore

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from local_backend.kvcache.base import Match, Pin
-from local_backend.kvcache.groups import CacheGroup, Copy, PagedGroup, Plan, Table
+from local_backend.kvcache.groups import CacheGroup, Copy, Plan, Table
+from local_backend.kvcache.paged import PagedGroup
 
 
 @dataclass(slots=True)

@@ -67,7 +67,9 @@ class HashCache(PrefixCache):
         self, pool: PagePool, page_size: int, policy: Policy, *, tails: bool = False
     ) -> None:
         super().__init__(pool, page_size, policy, tails=tails)
-        self._blocks: dict[bytes, list[Block]] = {}
+        self._blocks: dict[bytes, Block] = {}
+        # Further pages with an identity that is taken; with a sound digest there are none.
+        self._twins: dict[bytes, list[Block]] = {}
         self.collisions = 0
 
     @property
@@ -79,10 +81,15 @@ class HashCache(PrefixCache):
         self, key: bytes, parent: Block | None, data: bytes, extra: PageExtra | None
     ) -> Block | None:
         """The page of an identity; its tokens and what it continues must agree as well."""
-        for block in self._blocks.get(key, ()):
-            if block.data == data and block.parent is parent and block.extra == extra:
-                return block
-            self.collisions += 1
+        block = self._blocks.get(key)
+        if block is None:
+            return None
+        if block.parent is parent and block.data == data and block.extra == extra:
+            return block
+        self.collisions += 1
+        for twin in self._twins.get(key, ()):
+            if twin.parent is parent and twin.data == data and twin.extra == extra:
+                return twin
         return None
 
     @override
@@ -93,18 +100,19 @@ class HashCache(PrefixCache):
         found: list[Block] = []
         parent: Block | None = None
         chain: list[bytes] = []
-        idle = 0
+        at = 0
         for index in range(count):
-            if index == len(chain) or not chain:
+            if index == len(chain):
                 chain = key.chain(size, min(count, index + _RUN))
-            page = data[index * step : (index + 1) * step]
-            block = self._find(chain[index], parent, page, extras.get(index))
+            extra = extras.get(index) if extras else None
+            block = self._find(chain[index], parent, data[at : at + step], extra)
             if block is None:
                 break
-            idle += block.lock == 0
             found.append(block)
             parent = block
+            at += step
         pages = array("i", [block.page for block in found])
+        idle = sum([not block.lock for block in found])
         return Match(len(found) * size, pages, idle, key.root, found, 0, self._version)
 
     @override
@@ -115,9 +123,14 @@ class HashCache(PrefixCache):
             self._learner.reused(blocks[-1], self._clock)
         stamp = self._tick()
         for block in blocks:
-            self._lock(block)
+            if not block.lock:
+                self._evictable -= 1
+                if block.ticket:
+                    self._queue.discard(block)
+            block.lock += 1
             block.stamp = stamp
             block.hits += 1
+        self.books.updates += len(blocks)
         self._version += 1
         return Pin(list(blocks), len(blocks), stamp)
 
@@ -127,6 +140,24 @@ class HashCache(PrefixCache):
             self._queue.discard(block)
         block.lock += 1
         self.books.updates += 1
+
+    @override
+    def follow(self, pin: Pin, key: TokenKey, limit: int) -> array[int]:
+        self._require_live(pin)
+        blocks: list[Block] = pin.place
+        found: list[Block] = self.match(key, limit).place
+        fresh = found[len(blocks) :]
+        if fresh:
+            pin.stamp = self._tick()
+            for block in fresh:
+                self._lock(block)
+                block.hits += 1
+            blocks.extend(fresh)
+            pin.pages = len(blocks)
+            for block in blocks:
+                block.stamp = pin.stamp
+            self._version += 1
+        return array("i", [block.page for block in fresh])
 
     @override
     def repin(self, pin: Pin) -> Pin:
@@ -167,7 +198,10 @@ class HashCache(PrefixCache):
         return known
 
     def _add(self, block: Block) -> None:
-        self._blocks.setdefault(block.key, []).append(block)
+        if block.key in self._blocks:
+            self._twins.setdefault(block.key, []).append(block)
+        else:
+            self._blocks[block.key] = block
         if block.parent is not None:
             block.parent.children += 1
         self._cached += 1
@@ -216,10 +250,16 @@ class HashCache(PrefixCache):
     def _forget(self, block: Block) -> None:
         if self._learner is not None:
             self._learner.gone(block.key, block)
-        twins = self._blocks[block.key]
-        twins.remove(block)
-        if not twins:
+        twins = self._twins.get(block.key)
+        if twins is None:
             del self._blocks[block.key]
+        else:
+            if self._blocks[block.key] is block:
+                self._blocks[block.key] = twins.pop()
+            else:
+                twins.remove(block)
+            if not twins:
+                del self._twins[block.key]
         parent = block.parent
         if parent is not None:
             parent.children -= 1
@@ -233,7 +273,7 @@ class HashCache(PrefixCache):
 
     def blocks(self) -> list[Block]:
         """All cached pages, heads of chains first."""
-        found = [block for twins in self._blocks.values() for block in twins]
+        found = [*self._blocks.values(), *(b for twins in self._twins.values() for b in twins)]
         return sorted(found, key=lambda block: block.index)
 
     @override

@@ -270,6 +270,31 @@ class CacheManager:
             self.events.emit(EventKind.PUBLISH, published, 0, sequence.name)
         return published
 
+    def catch_up(self, sequence: Sequence) -> int:
+        """Take over what others have published of its prompt since it was admitted.
+
+        Two requests with the same beginning that run side by side compute it once that way: the
+        second looks for the first one's pages before each chunk.
+
+        Returns:
+            Tokens that need no computation any more.
+        """
+        self._require_live(sequence)
+        size = self.page_size
+        joint = plan_jointly(self.groups, sequence.key, sequence.prompt - 1)
+        if joint.length <= sequence.computed:
+            return 0
+        end = joint.length // size
+        for group, table in zip(self.groups, sequence.tables, strict=True):
+            swapped = table.pages[table.published : end]
+            self._copies.cancel(group.spec.name, self._sole(group, swapped))
+            group.catch_up(table, sequence.key, joint.length)
+        gained = joint.length - sequence.computed
+        sequence.computed = joint.length
+        sequence.resident += gained
+        self.events.emit(EventKind.HIT, 0, gained, sequence.name, limited_by=joint.limited_by)
+        return gained
+
     def prepare_write(self, sequence: Sequence, first: int, last: int) -> list[Copy]:
         """Make the pages of some positions writable; the copies that this needs are due.
 

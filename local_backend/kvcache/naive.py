@@ -127,6 +127,24 @@ class NaiveCache(PrefixCache):
         self.books.updates += 1
 
     @override
+    def follow(self, pin: Pin, key: TokenKey, limit: int) -> array[int]:
+        self._require_live(pin)
+        records: list[Record] = pin.place
+        found: list[Record] = self.match(key, limit).place
+        fresh = found[len(records) :]
+        if fresh:
+            pin.stamp = self._tick()
+            for record in fresh:
+                self._lock(record)
+                record.hits += 1
+            records.extend(fresh)
+            pin.pages = len(records)
+            for record in records:
+                record.stamp = pin.stamp
+            self._version += 1
+        return array("i", [record.page for record in fresh])
+
+    @override
     def repin(self, pin: Pin) -> Pin:
         self._require_live(pin)
         for record in pin.place:

@@ -165,6 +165,53 @@ class RadixCache(PrefixCache):
         return Pin(node, length // self.page_size, stamp)
 
     @override
+    def follow(self, pin: Pin, key: TokenKey, limit: int) -> array[int]:
+        self._require_live(pin)
+        pages = no_pages()
+        node = pin.place
+        step = self.page_bytes
+        stop = min(limit * TOKEN_BYTES, len(key.data)) // step * step
+        node = self._descend(node, key, pin.pages * step, stop, pages)
+        if pages:
+            pin.place = node
+            pin.pages += len(pages)
+            pin.stamp = self._tick()
+            walk: Node | None = node
+            fresh = len(pages)
+            while walk is not None:
+                walk.stamp = pin.stamp
+                walk.hits += fresh > 0
+                fresh -= len(walk.pages)
+                walk = walk.parent
+            self._version += 1
+        return pages
+
+    def _descend(self, node: Node, key: TokenKey, at: int, stop: int, pages: array[int]) -> Node:
+        """Lock what follows a node in the prompt, collect its pages, and return where it ends."""
+        step = self.page_bytes
+        data = key.data
+        extras = key.extras(self.page_size)
+        while at < stop:
+            first = data[at : at + step]
+            if extras:
+                first = branch_key(first, extras.get(at // step))
+            child = node.children.get(first)
+            if child is None:
+                break
+            found = self._agreeing(child, data, at, stop, extras)
+            if found < len(child.pages):
+                child = self._split(child, found)
+            if child.lock == 0:
+                self._evictable -= found
+                self._queue.discard(child)
+            child.lock += 1
+            self.books.updates += 1
+            pages.extend(child.pages)
+            node = child
+            at += found * step
+        return node
+
+    @override
     def repin(self, pin: Pin) -> Pin:
         self._require_live(pin)
         walk: Node | None = pin.place
@@ -237,32 +284,16 @@ class RadixCache(PrefixCache):
         self._require_live(pin)
         step = self.page_bytes
         data = key.data
-        extras = key.extras(self.page_size)
         at = pin.pages * step
         stop = at + len(pages) * step
         if stop > len(data):
             raise ValueError("more pages than the prompt has tokens for")
-        node: Node = pin.place
-        known = 0
-        while at < stop:
-            first = data[at : at + step]
-            if extras:
-                first = branch_key(first, extras.get(at // step))
-            child = node.children.get(first)
-            if child is None:
-                break
-            found = self._agreeing(child, data, at, stop, extras)
-            if found < len(child.pages):
-                child = self._split(child, found)
-            if child.lock == 0:
-                self._evictable -= found
-                self._queue.discard(child)
-            child.lock += 1
-            self.books.updates += 1
-            node = child
-            known += found
-            at += found * step
+        there = no_pages()
+        node = self._descend(pin.place, key, at, stop, there)
+        known = len(there)
+        at += known * step
         if at < stop:
+            extras = key.extras(self.page_size)
             node = self._add(node, pin, data[at:stop], pages[known:], extras)
         pin.place = node
         pin.pages += len(pages)

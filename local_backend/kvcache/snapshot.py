@@ -18,9 +18,10 @@ from typing import BinaryIO
 
 from local_backend.errors import SnapshotError
 from local_backend.kvcache.base import Segment
-from local_backend.kvcache.groups import CacheGroup, PagedGroup
+from local_backend.kvcache.groups import CacheGroup
 from local_backend.kvcache.keys import KEY_BYTES, TOKEN_BYTES, PageExtra
 from local_backend.kvcache.manager import CacheManager
+from local_backend.kvcache.paged import PagedGroup
 from local_backend.kvcache.store import PageStore
 from local_backend.kvcache.windowed import WindowGroup
 

@@ -215,6 +215,25 @@ class WindowGroup(CacheGroup):
             self.drop(table.pages[index : index + 1])
 
     @override
+    def catch_up(self, table: Table, key: TokenKey, length: int) -> None:
+        if not isinstance(table, WindowTable):
+            raise TypeError("the table is of another group")
+        self._clock += 1
+        end = length // self.page_size
+        for index in range(max(self.spec.first_needed(length), table.published), end):
+            entry = self._entry(key, index)
+            if entry is None:
+                raise CacheStateError("the cache changed since the plan")
+            self._lock(entry)
+            entry.stamp = self._clock
+            entry.hits += 1
+            self.drop(table.pages[index : index + 1])
+            table.pages[index] = entry.page
+            table.lent[index] = entry
+        table.published = end
+        self._retire(table, self.spec.first_needed(length))
+
+    @override
     def fork(self, table: Table) -> WindowTable:
         if not isinstance(table, WindowTable):
             raise TypeError("the table is of another group")

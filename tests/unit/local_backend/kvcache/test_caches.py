@@ -316,6 +316,11 @@ def test_equal_identities_of_different_prompts_do_not_mix() -> None:
     assert set(cache.match(first, 8).pages).isdisjoint(cache.match(second, 8).pages)
     assert cache.collisions > 0
     cache.check_integrity()
+    cache.evict(2)
+    assert sorted(cache.match(key, 8).length for key in (first, second)) == [0, 8]
+    cache.check_integrity()
+    assert cache.reset() == 2
+    assert cache.match(second, 8).length == 0
 
 
 PAGES = st.lists(st.integers(0, 2), min_size=1, max_size=14)

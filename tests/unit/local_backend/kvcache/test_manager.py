@@ -447,3 +447,49 @@ def test_kv_of_the_toy_depends_on_everything_before() -> None:
     assert one is not None
     assert two is not None
     assert world.read(one)[-KV_BYTES:] != world.read(two)[-KV_BYTES:]
+
+
+# Side by side.
+
+
+@pytest.mark.parametrize("cache", ALL)
+@pytest.mark.parametrize("windows", [(0,), (0, 8)])
+def test_two_prompts_side_by_side_are_computed_once(cache: str, windows: tuple[int, ...]) -> None:
+    world = World(page_size=4, cache=cache, windows=windows)
+    prompt = tokens(1, 30)
+    leader = world.admit("leader", prompt, compute=False)
+    sibling = world.admit("sibling", [*prompt[:26], 7, 7, 7], compute=False)
+    assert leader is not None
+    assert sibling is not None
+    gained = []
+    for _ in range(4):
+        world.compute(leader, most=8)
+        gained.append(world.manager.catch_up(sibling))
+        world.manager.check_integrity()
+        assert world.wrong(sibling) == []
+    assert gained == [8, 8, 8, 0]
+    assert sibling.pages()[:6] == leader.pages()[:6]
+    world.compute(sibling)
+    assert world.wrong(sibling) == world.wrong(leader) == []
+    usage = world.manager.usage(sibling)
+    assert (usage.resident, usage.computed) == (24, 5)
+    for sequence in (leader, sibling):
+        world.manager.release(sequence)
+    world.manager.reset()
+    assert full(world).available == 40
+
+
+def test_catching_up_drops_what_was_computed_meanwhile_only_for_more() -> None:
+    world = World(page_size=4)
+    prompt = tokens(1, 30)
+    leader = world.admit("leader", prompt, compute=False)
+    sibling = world.admit("sibling", prompt, compute=False)
+    assert leader is not None
+    assert sibling is not None
+    world.compute(sibling, most=10)
+    world.compute(leader, most=9)
+    assert world.manager.catch_up(sibling) == 0
+    world.compute(leader, most=7)
+    assert world.manager.catch_up(sibling) == 6
+    assert world.wrong(sibling) == []
+    assert world.manager.usage(sibling).resident == 6

@@ -40,6 +40,7 @@ class Lockstep:
         self.hits = 0
         self.restored = 0
         self.copied = 0
+        self.gained = 0
         self.has_snapshot = False
 
     def each(self, action: Callable[[World], object]) -> object:
@@ -56,13 +57,24 @@ class Lockstep:
     def live(self, world: World, name: str):
         return next(sequence for sequence in world.manager.live if sequence.name == name)
 
-    def admit(self, tokens: list[int], space: int, container: Container, reserve: int) -> None:
+    def unfinished(self) -> list[str]:
+        live = self.worlds[0].manager.live
+        return [sequence.name for sequence in live if sequence.computed < sequence.prompt - 1]
+
+    def admit(
+        self, tokens: list[int], space: int, container: Container, reserve: int, later: bool = False
+    ) -> None:
         self.serial += 1
         name = f"r{self.serial}"
 
         def action(world: World) -> tuple[int, int, int] | None:
             got = world.admit(
-                name, tokens, namespace=SPACES[space], container=container, reserve=reserve
+                name,
+                tokens,
+                namespace=SPACES[space],
+                container=container,
+                reserve=reserve,
+                compute=not later,
             )
             if got is None:
                 return None
@@ -77,6 +89,21 @@ class Lockstep:
             self.copied += outcome[2]
         else:
             self.refused += 1
+
+    def progress(self, name: str, count: int) -> None:
+        """Look for what others have computed meanwhile, then compute a chunk."""
+
+        def action(world: World) -> int:
+            sequence = self.live(world, name)
+            gained = world.manager.catch_up(sequence)
+            world.compute(sequence, most=count)
+            return gained
+
+        outcome = self.each(action)
+        if isinstance(outcome, int):
+            self.gained += outcome
+        else:
+            self.release(name)
 
     def append(self, name: str, tokens: list[int], commit: bool) -> None:
         def action(world: World) -> int:
@@ -133,6 +160,7 @@ class Lockstep:
         sizes: list[dict[str, SizeInfo]] = []
         for world in self.worlds:
             world.manager.check_integrity()
+            world.manager.run_copies()
             sizes.append(world.manager.sizes())
             for sequence in world.manager.live:
                 assert world.wrong(sequence) == []
@@ -156,7 +184,10 @@ def run(steps: int, seed: int, worlds: Sequence[World]) -> Lockstep:
         draw = rng.random()
         if draw < 0.30 or not name:
             kind = rng.choice(list(Container))
-            lockstep.admit(prompt(), rng.randrange(20) == 0, kind, rng.randrange(6))
+            later = rng.random() < 0.5
+            lockstep.admit(prompt(), rng.randrange(20) == 0, kind, rng.randrange(6), later)
+        elif draw < 0.40:
+            lockstep.progress(rng.choice(lockstep.unfinished() or [name]), rng.randrange(1, 9))
         elif draw < 0.48:
             lockstep.append(name, [rng.randrange(3) for _ in range(rng.randrange(1, 6))], True)
         elif draw < 0.52:
@@ -202,6 +233,7 @@ def test_ten_thousand_steps_agree_with_the_naive_list(tmp_path: Path) -> None:
     assert result.hits > 10_000
     assert result.restored > 2_000
     assert result.refused > 100
+    assert result.gained > 50
 
 
 def test_pages_written_at_eviction(tmp_path: Path) -> None:
@@ -248,9 +280,17 @@ class Machine(RuleBasedStateMachine):
         space=st.integers(0, 1),
         container=st.sampled_from(Container),
         reserve=st.integers(0, 5),
+        later=st.booleans(),
     )
-    def admit(self, tokens: list[int], space: int, container: Container, reserve: int) -> None:
-        self.run.admit(tokens, space, container, reserve)
+    def admit(
+        self, tokens: list[int], space: int, container: Container, reserve: int, later: bool
+    ) -> None:
+        self.run.admit(tokens, space, container, reserve, later)
+
+    @precondition(lambda self: self.run.names)
+    @rule(number=NUMBERS, count=st.integers(1, 9))
+    def progress(self, number: int, count: int) -> None:
+        self.run.progress(self.name(number), count)
 
     @precondition(lambda self: self.run.names)
     @rule(number=NUMBERS, tokens=st.lists(st.integers(0, 1), min_size=1, max_size=6))

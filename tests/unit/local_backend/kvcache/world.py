@@ -133,9 +133,10 @@ class World:
             self.compute(sequence)
         return sequence
 
-    def compute(self, sequence: Sequence, commit: bool = True) -> None:
-        """Fill in the KV of every token that lacks it, and publish."""
-        first, last = sequence.computed, len(sequence)
+    def compute(self, sequence: Sequence, commit: bool = True, most: int = 1 << 30) -> None:
+        """Fill in the KV of tokens that lack it, and publish."""
+        first = sequence.computed
+        last = min(len(sequence), first + most)
         self.manager.prepare_write(sequence, first, last)
         self.manager.run_copies()
         for group, table in zip(self.groups, sequence.tables, strict=True):
