@@ -32,6 +32,7 @@ from cacheaudit.simulate.turns import (
 
 _DAY: Final = 86_400
 _NO_DAY: Final = -1
+_NEVER: Final = float("inf")
 
 
 class Tokens:
@@ -169,13 +170,16 @@ class Judge:
         work = _Session(self.policies)
         for lane in session.lanes().values():
             fit = self._fit(lane)
-            for (call, usage, at), (_, _, turn) in zip(fit, turns(fit), strict=True):
+            row: _Row | None = None
+            for (call, usage, at), turn in zip(fit, turns(fit), strict=True):
                 day = _NO_DAY if call.relative_time else int(at // _DAY)
                 rates = self._rates_of(call, usage, day)
                 if rates is None:
                     self._leave_out("no_rates")
-                else:
-                    work.add(usage, turn, rates, day, call.lane == "main")
+                    continue
+                if row is None or row.rates is not rates or row.day != day:
+                    row = work.row(rates, day, call.lane == "main")
+                work.add(row, usage, turn)
         return work.judged()
 
     def _fit(self, lane: Sequence[Call]) -> list[tuple[Call, Usage, float]]:
@@ -265,15 +269,18 @@ class _Row:
     holds the others.
     """
 
-    __slots__ = ("day", "ideal", "loud", "output", "policies", "quiet", "rates", "searches")
+    __slots__ = (
+        "day", "ideal", "loud", "output", "policies", "quiet", "rates", "searches", "settings",
+    )  # fmt: skip
 
-    def __init__(self, rates: Rates, day: int, policies: int) -> None:
+    def __init__(self, rates: Rates, day: int, settings: Sequence[Setting]) -> None:
         self.rates = rates
         self.day = day
         self.loud = Tokens()
         self.ideal = Tokens()
         self.quiet = Tokens()
-        self.policies = [Tokens() for _ in range(policies)]
+        self.settings = settings
+        self.policies = [Tokens() for _ in settings]
         self.output = self.searches = 0
 
     def recorded(self) -> Tokens:
@@ -294,20 +301,31 @@ class _Session:
         self._rows: dict[tuple[int, int, bool], _Row] = {}
         self._calls = self._unpriced = self._expiries = self._rewritten = 0
 
-    def add(self, usage: Usage, turn: Turn, rates: Rates, day: int, is_main: bool) -> None:
-        """Add one call."""
+    def row(self, rates: Rates, day: int, is_main: bool) -> _Row:
+        """Return the sums of a price row, a day and a kind of lane."""
         key = (id(rates), day, is_main)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(rates, day, len(self._policies))
+            settings = [p.main if is_main else p.subagents for p in self._policies]
+            row = self._rows[key] = _Row(rates, day, settings)
+        return row
+
+    def add(self, row: _Row, usage: Usage, turn: Turn) -> None:
+        """Add one call."""
         self._calls += 1
-        output = usage.output
+        rates, output = row.rates, usage.output
         if rates.unit is None or output is None or (output and rates.output is None):
             self._unpriced += 1
         else:
             row.output += output
             row.searches += usage.web_searches or 0
-        _count_ideal(row.ideal, turn)
+        ideal = row.ideal
+        ideal.read += turn.shared
+        # Of what is new, only what a later call repeats is worth writing.
+        if turn.following == _NEVER:
+            ideal.uncached += turn.new
+        else:
+            ideal.short += turn.new
         if (turn.gap is None or turn.gap < SHORTEST) and turn.following < SOONEST:
             _count_in(row.quiet, turn)
             return
@@ -315,14 +333,14 @@ class _Session:
         if turn.expired:
             self._expiries += 1
             self._rewritten += turn.repeated - turn.read
-        for policy, tokens in zip(self._policies, row.policies, strict=True):
-            _add(tokens, turn, policy.main if is_main else policy.subagents, rates)
+        for setting, tokens in zip(row.settings, row.policies, strict=True):
+            _add(tokens, turn, setting, rates)
 
     def judged(self) -> Judged:
         """Price the sums."""
-        for (_, _, is_main), row in self._rows.items():
-            for policy, tokens in zip(self._policies, row.policies, strict=True):
-                _add_quiet(tokens, row.quiet, policy.main if is_main else policy.subagents)
+        for row in self._rows.values():
+            for setting, tokens in zip(row.settings, row.policies, strict=True):
+                _add_quiet(tokens, row.quiet, setting)
         rows = [(row, row.recorded()) for row in self._rows.values()]
         billed = total_of(row.rates.price(tokens) for row, tokens in rows)
         extra = sum((row.extra() for row, _ in rows), ZERO)
@@ -378,16 +396,6 @@ def _count_in(tokens: Tokens, turn: Turn) -> None:
     tokens.long += turn.long
     tokens.short += turn.written - turn.long
     tokens.gained += turn.read > 0
-
-
-def _count_ideal(tokens: Tokens, turn: Turn) -> None:
-    """Add a call that reads all it can share and writes what a later call repeats."""
-    new = turn.uncached + turn.read + turn.written - turn.shared
-    tokens.read += turn.shared
-    if turn.following == float("inf"):
-        tokens.uncached += new
-    else:
-        tokens.short += new
 
 
 def _add_quiet(tokens: Tokens, quiet: Tokens, setting: Setting) -> None:

@@ -27,6 +27,7 @@ SOONEST: Final = min(_EVERY.values())
 _BROKEN: Final = frozenset({"compaction", "clear", "branch"})
 # Less is rounding at a marker, not a lost prefix.
 _SMALL: Final = 1024
+_NEVER: Final = float("inf")
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +59,11 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     following: float
     shared: int
 
+    @property
+    def new(self) -> int:
+        """Tokens that it has not in common with the call before it."""
+        return self.uncached + self.read + self.written - self.shared
+
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
     """Tokens of a call under a setting."""
@@ -68,47 +74,39 @@ class Parts(msgspec.Struct, frozen=True, gc=False):
     long: int
 
 
-def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[tuple[Call, Usage, Turn]]:
+def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Turn]:
     """Read the calls of a lane, with their starts, as turns."""
     cached = size = 0
     lifetime = "5m"
+    gap: float | None = None
     last = len(fit) - 1
     for index, (call, usage, at) in enumerate(fit):
         read, written = usage.cache_read or 0, usage.cache_write or 0
         uncached, long = usage.uncached_input or 0, usage.write_1h or 0
         total = uncached + read + written
-        gap: float | None = None
         repeated, expired, shared = read, False, read
-        before = SECONDS[lifetime]
-        if index:
-            gap = max(0.0, at - fit[index - 1][2])
-            if _goes_on(call, fit[index - 1][0]):
-                shared = max(read, min(size, total))
-                if gap >= before:
-                    expired = min(cached, read + written) - read > _SMALL
-                    if expired and read + written >= cached:
-                        # What a shorter prompt has in common with the one before is not known.
-                        repeated = cached
-        following = max(0.0, fit[index + 1][2] - at) if index < last else float("inf")
-        lifetime = "1h" if long else "5m" if usage.write_5m else lifetime
-        yield (
-            call,
-            usage,
-            Turn(
-                uncached=uncached,
-                read=read,
-                written=written,
-                long=long,
-                repeated=repeated,
-                expired=expired,
-                lifetime=before,
-                after=SECONDS[lifetime],
-                gap=gap,
-                following=following,
-                shared=shared,
-            ),
+        before = after = SECONDS[lifetime]
+        if gap is not None and _goes_on(call, fit[index - 1][0]):
+            shared = min(total, size)
+            if shared < read:
+                shared = read
+            if gap >= before:
+                expired = min(cached, read + written) - read > _SMALL
+                if expired and read + written >= cached:
+                    # What a shorter prompt has in common with the one before is not known.
+                    repeated = cached
+        following = _NEVER
+        if index < last:
+            following = fit[index + 1][2] - at
+            if following < 0.0:
+                following = 0.0
+        if long or usage.write_5m:
+            lifetime = "1h" if long else "5m"
+            after = SECONDS[lifetime]
+        yield Turn(
+            uncached, read, written, long, repeated, expired, before, after, gap, following, shared
         )
-        cached, size = read + written, total
+        cached, size, gap = read + written, total, following
 
 
 def _goes_on(call: Call, before: Call) -> bool:
