@@ -185,7 +185,11 @@ def run(steps: int, seed: int, worlds: Sequence[World]) -> Lockstep:
         if draw < 0.30 or not name:
             kind = rng.choice(list(Container))
             later = rng.random() < 0.5
-            lockstep.admit(prompt(), rng.randrange(20) == 0, kind, rng.randrange(6), later)
+            tokens = prompt()
+            space = rng.randrange(20) == 0
+            lockstep.admit(tokens, space, kind, rng.randrange(6), later)
+            if later and rng.random() < 0.5:
+                lockstep.admit([*tokens, rng.randrange(3)], space, kind, 0, True)
         elif draw < 0.40:
             lockstep.progress(rng.choice(lockstep.unfinished() or [name]), rng.randrange(1, 9))
         elif draw < 0.48:
