@@ -176,14 +176,14 @@ class Bucket:
         )
 
     def _cost(self, money: Decimal, calls: int) -> CostTotal:
-        reason = None
+        reason = None if calls else "no call with usage"
         if self.reasons:
             counted = sorted(self.reasons.items())
             reason = "; ".join(
                 f"{why} ({count} {'call' if count == 1 else 'calls'})" for why, count in counted
             )
         return CostTotal(
-            computed=plain(money) if self.unpriced < calls or not calls else None,
+            computed=plain(money) if self.unpriced < calls else None,
             reported=plain(self.reported) if self.reported is not None else None,
             currency=CURRENCY,
             unpriced_calls=self.unpriced,

@@ -172,3 +172,24 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, job: Any) -> None:
 def test_an_unknown_grouping_names_the_known_ones(root: Path) -> None:
     with pytest.raises(UsageError, match="day, session, model"):
         usage(inputs(root / EXERCISE), "colour", silent)
+
+
+def test_without_any_usage_the_bill_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "x.session.jsonl"
+    path.write_text(
+        json.dumps(
+            {
+                "schema": "cacheaudit.call/1",
+                "id": "a",
+                "session": "s",
+                "provider": "anthropic",
+                "model": "claude-opus-5-5",
+                "started_at": "2026-11-01T00:00:00Z",
+                "error": {"type": "overloaded_error", "status": 529},
+            }
+        )
+        + "\n"
+    )
+    totals = audit(inputs(path), silent).totals
+    assert (totals.calls, totals.total_input, totals.cost.computed) == (0, None, None)
+    assert totals.cost.reason == "no call with usage"
