@@ -228,7 +228,7 @@ def test_width_and_colour_come_from_the_environment(tmp_path: Path) -> None:
 def test_a_fault_of_ours_is_not_a_failed_gate(tmp_path: Path) -> None:
     script = (
         "import cacheaudit.jobs.audit as job, cacheaudit.cli as cli\n"
-        "def broken(*_): raise RuntimeError('boom')\n"
+        "def broken(*_, **__): raise RuntimeError('boom')\n"
         "job.audit = broken\n"
         f"cli.main(['audit', {str(log(tmp_path))!r}])\n"
     )
