@@ -25,6 +25,7 @@ _COMMON = (
 # In this order; an old assembler may not know the matrix unit.
 _TUNED = (("-march=native",), ("-march=native", "-DCK_NO_AMX"))
 _LIMIT_S = 300
+_SEAL = 16
 
 
 class BuildError(Exception):
@@ -47,7 +48,7 @@ def build(environment: Mapping[str, str], *, portable: bool = False) -> Path:
     failure = ""
     for flags in attempts:
         library = folder / f"kernels-{_digest(compiler, (*_COMMON, *flags))}.so"
-        if library.exists():
+        if _is_whole(library):
             return library
         failure = _compile(compiler, (*_COMMON, *flags), library)
         if not failure:
@@ -108,6 +109,19 @@ def _processor() -> str:
     return platform.processor()
 
 
+def _seal(made: bytes) -> bytes:
+    """What is appended to a library: loading one that a crash cut short would end the process."""
+    return hashlib.blake2b(made, digest_size=_SEAL).digest()
+
+
+def _is_whole(library: Path) -> bool:
+    try:
+        found = library.read_bytes()
+    except OSError:
+        return False
+    return len(found) > _SEAL and _seal(found[:-_SEAL]) == found[-_SEAL:]
+
+
 def _compile(compiler: str, flags: Sequence[str], library: Path) -> str:
     """Compile to a name of its own and put it in place in one step; return what went wrong."""
     sources = sorted(str(path) for path in SOURCES.glob("*.c"))
@@ -130,6 +144,8 @@ def _compile(compiler: str, flags: Sequence[str], library: Path) -> str:
         if done.returncode:
             told = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return next((line for line in told if "error" in line), told[-1])
+        made = part.read_bytes()
+        part.write_bytes(made + _seal(made))
         part.replace(library)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

@@ -177,12 +177,7 @@ def load(environment: Mapping[str, str]) -> Native:
     if mode == "off":
         return Native(None, f"{MODE} is off")
     try:
-        path = build(environment, portable=mode == "portable")
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:  # cut short by a full disk, or not for this machine after all
-            path.unlink(missing_ok=True)
-            library = ctypes.CDLL(str(build(environment, portable=mode == "portable")))
+        library = ctypes.CDLL(str(build(environment, portable=mode == "portable")))
     except (BuildError, OSError) as error:
         return Native(None, str(error))
     return _declared(library, environment, allow_amx=mode == "auto")

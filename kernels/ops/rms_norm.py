@@ -69,7 +69,7 @@ def cases() -> Iterator[tuple[tuple[Any, ...], Any]]:
 
     generator = torch.Generator().manual_seed(7)
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-        for rows, width in ((1, 1), (3, 7), (4, 64), (0, 8), (70, 576)):
+        for rows, width in ((1, 1), (3, 7), (4, 64), (0, 8), (20, 576)):
             x = torch.randn((rows, width + 2), generator=generator).to(dtype)[:, :width]
             weight = torch.randn(width, generator=generator).to(dtype)
             right = reference(x.double(), weight.double(), 1e-5, None, 0.0)

@@ -107,7 +107,7 @@ def _attend(
         tl.store(maxima + side, highest, mask=is_row)
         tl.store(weights + side, weight, mask=is_row)
     else:
-        total = tl.where(weight[:, None] > 0, total / weight[:, None], 0.0)
+        total = total / tl.where(weight > 0, weight, 1.0)[:, None]
     kept = is_row[:, None] & is_dim[None, :]
     tl.store(out + to[:, None] + d[None, :], total.to(out.dtype.element_ty), mask=kept)
 
@@ -131,7 +131,7 @@ def _merge(
         weight = weight * keep + tl.load(weights + at) * take
         total = total * keep + tl.load(parts + at * dim + d, mask=is_dim, other=0.0) * take
         highest = top
-    total = tl.where(weight > 0, total / weight, 0.0)
+    total = total / tl.where(weight > 0, weight, 1.0)
     tl.store(out + row * dim + d, total.to(out.dtype.element_ty), mask=is_dim)
 
 

@@ -37,11 +37,11 @@ def gate(x, out, x_row, out_row, size, width: tl.constexpr, is_silu: tl.constexp
     inside = i < size
     a = tl.load(x + row * x_row + i, mask=inside, other=0.0).to(tl.float32)
     b = tl.load(x + row * x_row + size + i, mask=inside, other=0.0).to(tl.float32)
-    if is_silu:
-        active = a * tl.sigmoid(a)
-    else:
-        # tanh(y) = 2 sigmoid(2y) - 1
-        active = a * tl.sigmoid(1.5957691216057308 * (a + 0.044715 * a * a * a))
+    inner = a
+    if not is_silu:  # tanh(y) = 2 sigmoid(2y) - 1
+        inner = 1.5957691216057308 * (a + 0.044715 * a * a * a)
+    e = tl.exp(-tl.abs(inner))  # does not overflow
+    active = a * tl.where(inner >= 0, 1.0, e) / (1.0 + e)
     tl.store(out + row * out_row + i, (active * b).to(out.dtype.element_ty), mask=inside)
 
 

@@ -48,7 +48,9 @@ def test_unknown_backend_is_an_error_that_lists_the_known() -> None:
 
 
 def test_unknown_operation_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(UnsupportedKernelError, match="No operation 'sort'; there are: prefix_comp"):
+    with pytest.raises(
+        UnsupportedKernelError, match=r"No operation 'sort'; there are: .*prefix_comp"
+    ):
         get("sort", {})
 
 
