@@ -65,13 +65,16 @@ def prices(
     """
     book = PriceBook(files)
     tables = _tables(book, provider)
-    chosen = list(_chosen(tables, model, provider))
+    chosen: dict[tuple[str, str], tuple[Table, str]] = {}
+    for table, name in _chosen(tables, model, provider):
+        # The user's own tables come first, and what they say of a model is all that counts for it.
+        chosen.setdefault((table.provider, name), (table, name))
     if not chosen:
         raise _unknown(tables, model or "")
     on = None if at is None else day(at).isoformat()
     rows = [
         _row(card)
-        for table, name in chosen
+        for table, name in chosen.values()
         for card in sorted(_cards(table, name), key=_order)
         if on is None or _holds(card, on)
     ]

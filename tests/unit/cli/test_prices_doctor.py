@@ -120,3 +120,15 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
     url = "postgresql://me:hunter2@127.0.0.1:1/none"
     result = run(tmp_path, "doctor", "--db", url)
     assert "hunter2" not in result.output
+
+
+def test_rows_that_own_ones_replace_are_not_listed(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'checked = 2026-11-15\nsource = "contract 17"\n[[prices]]\nprovider = "anthropic"\n'
+        'model = "claude-opus-5-5"\nuncached = 3.6\noutput = 18\n'
+    )
+    found = rows(tmp_path, "claude-opus-5-5", "--provider", "anthropic", "--prices", str(own))
+    assert [(row["variant"], row["source"]) for row in found] == [("standard", "contract 17")]
+    other = rows(tmp_path, "claude-opus-5", "--provider", "anthropic", "--prices", str(own))
+    assert "contract 17" not in {row["source"] for row in other}
