@@ -72,10 +72,15 @@ class Lives:
         if split is None:
             split = writes(usage) or {}
         key = (call.session, call.lane)
+        shortest: int | None = None
         if split:
-            written = [_SECONDS[ttl] for ttl in split if ttl in _SECONDS]
-            if written:
-                self._lanes[key] = min(written)
+            for ttl in split:
+                seconds = _SECONDS.get(ttl)
+                if seconds is not None:
+                    shortest = seconds if shortest is None or seconds < shortest else shortest
+            if shortest is not None:
+                self._lanes[key] = shortest
+                return shortest
         elif usage is None or not usage.cache_read:
             return None
         return self._lanes.get(key)

@@ -72,6 +72,9 @@ class _Turn(msgspec.Struct, frozen=True, gc=False):
     is_mixed: bool
 
 
+_Key = tuple[str | None, str | None, str | None, int]
+
+
 class NotQuick(Exception):  # noqa: N818 - no error: the general way has to be taken
     """The calls need more than sizes of a marked cache."""
 
@@ -98,7 +101,9 @@ def predict_sizes(calls: Iterable[Call]) -> Quick:
     found: dict[str, Predicted] = {}
     lanes: dict[str, list[_Turn]] = {}
     seen: dict[str, dict[str, float]] = {}
-    known: dict[tuple[str | None, str | None, str | None, int], _Facts | None] = {}
+    known: dict[_Key, _Facts | None] = {}
+    last: _Key | None = None
+    facts: _Facts | None = None
     for call in calls:
         usage, span = call.usage, call.start_span
         if call.prompt is not None or (call.extra and not _ISOLATION.isdisjoint(call.extra)):
@@ -116,10 +121,10 @@ def predict_sizes(calls: Iterable[Call]) -> Quick:
         if total is None or (not total and call.error is not None):
             continue
         key = (call.provider, call.model, call.surface, int(high // _DAY))
-        if key in known:
-            facts = known[key]
-        else:
-            facts = known[key] = _facts(call)
+        if key != last:  # most calls are as the one before
+            if key not in known:
+                known[key] = _facts(call)
+            last, facts = key, known[key]
         if facts is None:
             continue
         turns = lanes.get(call.lane)
@@ -128,11 +133,7 @@ def predict_sizes(calls: Iterable[Call]) -> Quick:
         outcome = _outcome(call, usage, total, low, high, facts, turns, seen)
         if outcome is not None:
             found[call.id] = outcome
-        active = seen.get(facts.model)
-        if active is None:
-            seen[facts.model] = {call.lane: high}
-        else:
-            active[call.lane] = high
+        seen.setdefault(facts.model, {})[call.lane] = high
     used = {id(facts.rules): facts.rules for facts in known.values() if facts is not None}
     return Quick(found, tuple(used.values()))
 
@@ -147,7 +148,9 @@ def _outcome(
     turns: list[_Turn],
     seen: dict[str, dict[str, float]],
 ) -> Predicted | None:
-    parent = _parent(turns, high)
+    parent = turns[-1] if turns else None
+    if parent is not None and parent.readable > high:
+        parent = _parent(turns, high)
     wrote = usage.cache_write
     cached = total if not (usage.cache_read or wrote) else total - (usage.uncached_input or 0)
     begins = call.first_token_at if call.first_token_at is not None else call.ended_at
@@ -157,7 +160,7 @@ def _outcome(
     turns.append(
         _Turn(
             cached,
-            high + _MOMENT if begins is None else max(begins, high),
+            high + _MOMENT if begins is None else max(high, begins),
             low,
             high,
             ttl,
