@@ -135,9 +135,14 @@ class TiledAttention:
         for sequence, end in enumerate(batch.ends):
             rows = slice(batch.bounds[sequence], batch.bounds[sequence + 1])
             start = end - (rows.stop - rows.start)
-            first = first_seen(start, window) // self.tile * self.tile
+            seen = first_seen(start, window)
+            first = seen // self.tile * self.tile
             precise = torch.promote_types(query.dtype, torch.float32)
-            key, value = gather(pages, batch, sequence, first, precise)
+            # Zeros up to the first key: what lies in pages that nobody sees may be no number.
+            key, value = (
+                F.pad(part, (0, 0, seen - first, 0))
+                for part in gather(pages, batch, sequence, seen, precise)
+            )
             out[rows] = self._sequence(
                 query[rows].to(precise), key, value, (start, first, window), scale
             )

@@ -59,6 +59,8 @@ class SentencePieceTokenizer(Vocabulary):
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         found: list[int] = []
         is_first = True
+        # The sign for a space and a space are one to this kind of tokenizer.
+        text = text.replace(_SPACE, " ")
         for part in (self.defined_and_control if special else self.defined)(text):
             if isinstance(part, int):
                 found.append(part)
