@@ -11,14 +11,17 @@ import msgspec
 from cacheaudit.agent.answer import Heard, hear
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.batches import Batches
-from cacheaudit.agent.unfold import Body, Unfolder, read_body
+from cacheaudit.agent.body import Body, read_body
+from cacheaudit.agent.sizes import Weights, sized
+from cacheaudit.agent.unfold import Unfolded, Unfolder
 from cacheaudit.ingest.answers import Answer
-from cacheaudit.ingest.bodies import session_in, with_sizes
+from cacheaudit.ingest.bodies import session_in
 from cacheaudit.ingest.endpoints import Endpoint, endpoint_of, provider_of_model, served_model
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.call import Call, CallError
 from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.usage import Usage
 
 _SESSION_HEADERS: Final = (
     "x-claude-code-session-id",
@@ -44,6 +47,7 @@ class _Known(msgspec.Struct, frozen=True):
     lane: str
     provider: str | None
     prompt: Prompt | None
+    weights: Weights
 
 
 class _Before(msgspec.Struct, frozen=True):
@@ -108,7 +112,7 @@ class CallMaker:
             ended_at=attempt.ended_at,
             attempt=attempt.number,
             usage=usage,
-            prompt=with_sizes(known.prompt, usage, None, attempt.key, self._problems),
+            prompt=_sized(known, usage),
             diagnostics=answer.diagnostics,
             stop_reason=answer.stop_reason,
             error=_error(attempt, answer),
@@ -122,23 +126,25 @@ class CallMaker:
     def _known(self, attempt: Attempt) -> _Known:
         if isinstance(attempt.prepared, _Known):
             return attempt.prepared
-        body = None if attempt.body is None else read_body(attempt.body)
+        body = None
+        if attempt.body is not None:
+            body = read_body(attempt.body, self._unfolder.histories())
         if body is None and attempt.body is not None:
             self._problems("bad_body", attempt.key, "the request is no JSON object")
         endpoint = endpoint_of(str(attempt.url)) if attempt.url is not None else Endpoint()
         fields: Mapping[str, Any] = body.fields if body is not None else {}
         provider = _provider(endpoint, _model(fields, Answer(), endpoint), fields)
         session = _session(attempt, fields, self._run)
-        prompt, lane = None, attempt.scope.lane or "main"
+        found = Unfolded(None, attempt.scope.lane or "main")
         if body is not None:
-            prompt, lane = self._unfolder.prompt(
+            found = self._unfolder.prompt(
                 body,
                 session=session,
                 lane=attempt.scope.lane,
                 provider=provider,
                 where=attempt.key,
             )
-        known = _Known(body, endpoint, session, lane, provider, prompt)
+        known = _Known(body, endpoint, session, found.lane, provider, found.prompt, found.weights)
         attempt.prepared = known
         if attempt.ending is None:
             attempt.body = None  # its prompt is known: nothing needs the bytes any more
@@ -170,6 +176,12 @@ class CallMaker:
 
 
 _TOOL_STOPS: Final = frozenset({"tool_use", "tool_calls"})
+
+
+def _sized(known: _Known, usage: Usage | None) -> Prompt | None:
+    if known.prompt is None:
+        return None
+    return sized(known.prompt, known.weights, usage.prompt_size if usage is not None else None)
 
 
 def _session(attempt: Attempt, fields: Mapping[str, Any], run: str) -> str:

@@ -22,6 +22,7 @@ import msgspec
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.ledger import CallStore, Ledger
+from cacheaudit.agent.pace import Pace
 from cacheaudit.agent.writer import STOP, Job, Maker, Writer
 from cacheaudit.model.call import Call
 
@@ -37,14 +38,15 @@ class Limits(msgspec.Struct, frozen=True):
         calls: Attempts that run or wait to be written; more are not recorded.
         body_bytes: Bytes of request bodies among them; beyond, calls are recorded without prompt.
         batch: Attempts written in one transaction.
-        linger: Seconds that the writer waits for company before it works, so that it does not
-            compete with the caller who has just got a response.
+        quiet: Seconds without any call beginning or ending after which the writer works.
+        patience: Seconds after which it works anyway.
     """
 
     calls: int = 10_000
     body_bytes: int = 256 << 20
     batch: int = 256
-    linger: float = 0.05
+    quiet: float = 0.02
+    patience: float = 2.0
 
 
 class RecorderState(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ class Recorder:
         self._era += 1
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._urgent = threading.Event()
+        self._pace = Pace(self._limits.quiet, self._limits.patience, self._is_crowded)
         self._busy = threading.Lock()
         self._paused_by: int | None = None
         self._closing = threading.Event()
@@ -136,6 +138,7 @@ class Recorder:
     def reserve(self, attempt: Attempt) -> bool:
         """Take a place for an attempt; ``False``: there is none, it will not be recorded."""
         attempt.era = self._era
+        self._pace.touch()
         with self._lock:
             if len(self._open) >= self._limits.calls:
                 self._dropped_calls += 1
@@ -161,6 +164,7 @@ class Recorder:
         Takes no lock and is safe in destructors.
         """
         if attempt.era == self._era:
+            self._pace.touch()
             self._queue.put(attempt)
 
     def ask(self, work: Callable[[Ledger], _T], timeout: float | None = None) -> _T:
@@ -173,11 +177,11 @@ class Recorder:
         with self._lock:
             self._start()
         self._queue.put(job)
-        self._urgent.set()
+        self._pace.urgent.set()
         try:
             found: _T = job.future.result(timeout)
         finally:
-            self._urgent.clear()
+            self._pace.urgent.clear()
         return found
 
     def flush(self, timeout: float = 10.0) -> bool:
@@ -237,15 +241,19 @@ class Recorder:
             ledger=self._ledger,
             release=self._release,
             faults=self._faults,
-            urgent=self._urgent,
+            pace=self._pace,
             busy=self._busy,
-            linger=self._limits.linger,
             batch=self._limits.batch,
             learn=self._learn,
         )
         self._thread = threading.Thread(target=writer.run, name="cacheaudit-writer", daemon=True)
         self._thread.start()
         _finish_with_worker(self)
+
+    def _is_crowded(self) -> bool:
+        """Whether a quarter of what may wait does wait; read without the lock, so about right."""
+        limits = self._limits
+        return 4 * self._bytes > limits.body_bytes or 4 * len(self._open) > limits.calls
 
     def _release(self, attempt: Attempt) -> None:
         with self._lock:

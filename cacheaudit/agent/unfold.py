@@ -1,18 +1,20 @@
-"""Turns the bytes of request bodies into prompts, and does again only what is new.
+"""Turns request bodies into prompts, and does again only what is new.
 
-A conversation sends its whole history every time. Messages whose bytes stand at the same place of
-the request before it are not decoded again: their content blocks are taken over. The outcome is the
-one of :func:`cacheaudit.providers.registry.expand`; a test holds the two equal.
+The content blocks of messages that a body repeats from the one before it are taken over. The
+outcome is the one of :func:`cacheaudit.providers.registry.expand`; a test holds the two equal.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from cacheaudit.agent.body import Body, History, decode, history_of
+from cacheaudit.agent.sizes import Weights, weigh
 from cacheaudit.errors import PromptError
 from cacheaudit.ingest.answers import Answer
 from cacheaudit.ingest.lanes import Lanes
@@ -22,32 +24,23 @@ from cacheaudit.providers.registry import all_providers, expand
 from cacheaudit.providers.threads import ThreadStore
 
 _LANES_KEPT: Final = 48
+_LANES_TRIED: Final = 4
 _THREADS_KEPT: Final = 256
-_BULK: Final = frozenset({"messages", "tools", "system", "input", "contents", "instructions"})
 _FRONT: Final = ("tools", "system")
 
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode = msgspec.json.Decoder().decode
 
-
-class Body(msgspec.Struct, frozen=True):
-    """A request body, its small fields decoded.
+class Unfolded(msgspec.Struct, frozen=True):
+    """What became of a body.
 
     Attributes:
-        fields: Every field but the bulk of the prompt.
-        raw: Every field as it came.
+        prompt: Its prompt; ``None`` where it has not the shape of its API.
+        lane: The lane that it belongs to.
+        weights: Estimated sizes of the prompt's content blocks.
     """
 
-    fields: dict[str, Any]
-    raw: dict[str, msgspec.Raw]
-
-    def whole(self) -> dict[str, Any]:
-        """Decode all of it."""
-        return {
-            name: self.fields[name] if name in self.fields else _decode(value)
-            for name, value in self.raw.items()
-        }
+    prompt: Prompt | None
+    lane: str
+    weights: Weights = ()
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -55,25 +48,17 @@ class _Held(msgspec.Struct, frozen=True):
 
     Attributes:
         prompt: Its prompt.
-        messages: Its messages as they came.
+        weights: Estimated sizes of its content blocks.
+        history: Where its messages lie.
         front: Its tools and its system prompt as they came.
         provider: As which provider it was expanded.
     """
 
     prompt: Prompt
-    messages: list[msgspec.Raw]
-    front: tuple[msgspec.Raw | None, ...]
+    weights: Weights
+    history: History
+    front: tuple[bytes | None, ...]
     provider: str | None
-
-
-def read_body(data: bytes) -> Body | None:
-    """Decode a request body; ``None`` where it is no JSON object."""
-    try:
-        raw = _decode_fields(data)
-        fields = {name: _decode(value) for name, value in raw.items() if name not in _BULK}
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return Body(fields, raw)
 
 
 class Unfolder:
@@ -87,13 +72,12 @@ class Unfolder:
         self._problems = problems
         self._lanes = Lanes(_LANES_KEPT)
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
-        self._newest: dict[str, str] = {}
         self._threads = ThreadStore(_THREADS_KEPT)
         self._messages_api = next(p for p in all_providers() if p.name == "anthropic")
 
     def prompt(
         self, body: Body, *, session: str, lane: str | None, provider: str | None, where: str
-    ) -> tuple[Prompt | None, str]:
+    ) -> Unfolded:
         """Expand a body and find its lane.
 
         Args:
@@ -103,18 +87,19 @@ class Unfolder:
             provider: Whose API it is, where known.
             where: Identity of the call, for problems.
         """
+        base = self._held_of(body)
         try:
-            prompt, held = self._expand(body, session, lane, provider)
+            prompt, weights, held = self._expand(body, base, session, lane, provider)
         except PromptError as error:
             self._problems("bad_body", where, error.message)
-            return None, lane or "main"
+            return Unfolded(None, lane or "main")
         except (RecursionError, msgspec.DecodeError) as error:
             self._problems("bad_body", where, type(error).__name__)
-            return None, lane or "main"
-        chosen = self._lanes.guess(session, prompt) if lane is None else lane
+            return Unfolded(None, lane or "main")
+        chosen = lane or self._lane(body, session) or self._lanes.guess(session, prompt)
         self._lanes.remember(session, chosen, prompt)
         self._hold(session, chosen, held)
-        return prompt, chosen
+        return Unfolded(prompt, chosen, weights)
 
     def remember(self, body: Body, answer: Answer) -> None:
         """Keep what a later request of the same thread builds on."""
@@ -125,51 +110,75 @@ class Unfolder:
         if rebuilt.body is not None:
             self._threads.remember(answer.id, rebuilt.body, answer.content or None)
 
+    def _held_of(self, body: Body) -> _Held | None:
+        """Return the request whose messages a body repeats, of whichever lane it is."""
+        if body.base is None:
+            return None
+        tried = islice(reversed(self._held.values()), _LANES_TRIED)
+        return next((held for held in tried if held.history is body.base), None)
+
+    def _lane(self, body: Body, session: str) -> str | None:
+        """Return the lane of the session that a body goes on with, repeating all of it."""
+        if body.base is None or body.count < len(body.base.ends):
+            return None
+        for (owner, lane), held in islice(reversed(self._held.items()), _LANES_TRIED):
+            if held.history is body.base and owner == session:
+                return lane
+        return None
+
     def _expand(
-        self, body: Body, session: str, lane: str | None, provider: str | None
-    ) -> tuple[Prompt, _Held | None]:
-        named = lane if lane is not None else self._newest.get(session, "main")
-        held = self._held.get((session, named))
+        self,
+        body: Body,
+        held: _Held | None,
+        session: str,
+        lane: str | None,
+        provider: str | None,
+    ) -> tuple[Prompt, Weights, _Held | None]:
         if "thread" in body.fields or "previous_response_id" in body.fields:
             rebuilt = self._threads.rebuild(body.whole())
             if rebuilt.body is None:
                 raise PromptError(rebuilt.reason or "The thread cannot be rebuilt.")
             previous = self._lanes.previous(session, lane)
-            return expand(rebuilt.body, provider=provider, previous=previous), None
+            prompt = expand(rebuilt.body, provider=provider, previous=previous)
+            return prompt, weigh(prompt), None
         if held is not None and held.provider == provider:
-            grown = self._grown(body, held)
-            if grown is not None:
-                return grown
+            return self._grown(body, held)
         previous = self._lanes.previous(session, lane)
         whole = body.whole()
         prompt = expand(whole, provider=provider, previous=previous)
-        return prompt, self._fresh(body, whole, prompt, provider)
+        weights = weigh(prompt)
+        return prompt, weights, self._fresh(body, whole, prompt, weights, provider)
+
+    def histories(self) -> Iterator[History]:
+        """Yield what a new body may go on from, the latest first."""
+        for held in islice(reversed(self._held.values()), _LANES_TRIED):
+            yield held.history
 
     def _fresh(
-        self, body: Body, whole: Mapping[str, Any], prompt: Prompt, provider: str | None
+        self,
+        body: Body,
+        whole: Mapping[str, Any],
+        prompt: Prompt,
+        weights: Weights,
+        provider: str | None,
     ) -> _Held | None:
         """Make what the next request may build on; ``None`` for bodies of another API."""
         speaks = getattr(self._messages_api, "speaks", None)
         if provider != "anthropic" or speaks is None or not speaks(whole):
             return None
-        if not isinstance(whole.get("messages"), list):
+        history = history_of(body)
+        if history is None:
             return None
-        return _Held(prompt, _decode_list(body.raw["messages"]), _front(body), provider)
+        return _Held(prompt, weights, history, _front(body), provider)
 
-    def _grown(self, body: Body, held: _Held) -> tuple[Prompt, _Held] | None:
-        """Build on the request before; ``None`` where the two share no message."""
-        if "messages" not in body.raw:
-            return None
-        messages = _decode_list(body.raw["messages"])
-        count = _common(messages, held.messages)
-        if count == 0:
-            return None
+    def _grown(self, body: Body, held: _Held) -> tuple[Prompt, Weights, _Held | None]:
+        """Build on the request before, of which the body repeats ``body.count`` messages."""
         front = _front(body)
-        old = held.prompt
+        old, count = held.prompt, body.count
         part: dict[str, Any] = dict(body.fields)
-        part["messages"] = [_decode(message) for message in messages[count:]]
+        part["messages"] = [decode(message) for message in body.new]
         if front != held.front:
-            part.update((n, _decode(body.raw[n])) for n in _FRONT if n in body.raw)
+            part.update((n, decode(body.raw[n])) for n in _FRONT if n in body.raw)
         new = self._messages_api.expand(part, old)
         kept = _until(old.blocks, count)
         if front == held.front:
@@ -184,14 +193,14 @@ class Unfolder:
             prefix_digests=chain(new.level_order, new.parameters, blocks, old),
             provider=old.provider,
         )
-        return prompt, _Held(prompt, messages, front, held.provider)
+        weights = weigh(prompt, old, held.weights)
+        history = history_of(body)
+        if history is None:
+            return prompt, weights, None
+        return prompt, weights, _Held(prompt, weights, history, front, held.provider)
 
     def _hold(self, session: str, lane: str, held: _Held | None) -> None:
         key = (session, lane)
-        self._newest.pop(session, None)
-        self._newest[session] = lane
-        if len(self._newest) > 2 * _LANES_KEPT:
-            del self._newest[next(iter(self._newest))]
         if held is None:
             self._held.pop(key, None)
             return
@@ -201,18 +210,8 @@ class Unfolder:
             self._held.popitem(last=False)
 
 
-def _front(body: Body) -> tuple[msgspec.Raw | None, ...]:
-    return tuple(body.raw.get(name) for name in _FRONT)
-
-
-def _common(one: list[msgspec.Raw], other: list[msgspec.Raw]) -> int:
-    """Count the leading messages that are the same bytes."""
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
-            break
-        count += 1
-    return count
+def _front(body: Body) -> tuple[bytes | None, ...]:
+    return tuple(bytes(body.raw[name]) if name in body.raw else None for name in _FRONT)
 
 
 def _until(blocks: tuple[ContentBlock, ...], message: int) -> tuple[ContentBlock, ...]:

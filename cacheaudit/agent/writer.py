@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
@@ -12,6 +11,7 @@ from typing import Any, Final, Protocol
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.ledger import Ledger
+from cacheaudit.agent.pace import Pace
 from cacheaudit.model.call import Call
 
 STOP: Final = "stop"
@@ -57,10 +57,9 @@ class Writer:
         ledger: Where calls go.
         release: Told of every attempt that needs its place no longer.
         faults: Counts what fails.
-        urgent: Set when somebody waits.
+        pace: Tells when to work.
         busy: Held while there is work on hand: a fork waits for it, so that the child gets no
             module half imported and no lock of the database that nobody will ever release.
-        linger: Seconds to wait for company where nobody does.
         batch: Most attempts in one transaction.
         learn: Told of every call.
     """
@@ -72,9 +71,8 @@ class Writer:
         ledger: Ledger,
         release: Callable[[Attempt], None],
         faults: Faults,
-        urgent: threading.Event,
+        pace: Pace,
         busy: threading.Lock,
-        linger: float,
         batch: int,
         learn: Callable[[Call], None] | None,
     ) -> None:
@@ -84,9 +82,8 @@ class Writer:
         self._ledger = ledger
         self._release = release
         self._faults = faults
-        self._urgent = urgent
+        self._pace = pace
         self._busy = busy
-        self._linger = linger
         self._batch = batch
         self._learn = learn
 
@@ -94,16 +91,15 @@ class Writer:
         """Work; returns when told to stop."""
         while True:
             first = self._queue.get()
-            if isinstance(first, Attempt) and self._linger:
-                self._urgent.wait(self._linger)
-            with self._busy:
-                go_on = self._tried([first, *self._waiting()])
-            if not go_on:
+            deadline = self._pace.deadline()
+            if isinstance(first, Attempt):
+                self._pace.wait(deadline)
+            if not self._tried([first, *self._waiting()], deadline):
                 return
 
-    def _tried(self, items: list[Any]) -> bool:
+    def _tried(self, items: list[Any], deadline: float) -> bool:
         try:
-            return self._work(items)
+            return self._work(items, deadline)
         except Exception as error:
             self._faults("writer", error)
             return self._give_up(items, error)
@@ -117,25 +113,27 @@ class Writer:
                 break
         return found
 
-    def _work(self, items: list[Any]) -> bool:
-        """Work through items in order; ``False`` where one of them says stop."""
+    def _work(self, items: list[Any], deadline: float) -> bool:
+        """Work through items in order, piece by piece; ``False``: one of them says stop."""
         calls: list[Call] = []
         finished: list[Attempt] = []
         go_on = True
         for item in items:
             if isinstance(item, Attempt):
-                calls.extend(self._calls(item, finished))
-                # Lets a caller have the interpreter who has been waiting for it.
-                time.sleep(0)
+                with self._busy:
+                    calls.extend(self._calls(item, finished))
+                self._pace.wait(deadline)
                 continue
+            with self._busy:
+                self._settle(calls, finished)
+                if isinstance(item, Job):
+                    item.run(self._ledger)
+                elif item == STOP:
+                    go_on = False
+        with self._busy:
             self._settle(calls, finished)
-            if isinstance(item, Job):
-                item.run(self._ledger)
-            elif item == STOP:
-                go_on = False
-        self._settle(calls, finished)
-        if not go_on:
-            self._close()
+            if not go_on:
+                self._close()
         return go_on
 
     def _give_up(self, items: list[Any], error: Exception) -> bool:

@@ -47,7 +47,7 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
 
 
 def test_the_caller_never_waits_for_the_store(make: Callable[..., CacheAudit], held: Held) -> None:
-    audit = make(limits=Limits(linger=0))
+    audit = make(limits=Limits(quiet=0))
     wrapped = audit.wrap(client(Script()))
     wrapped.messages.create(**ASK)
     assert held.reached.wait(30)
@@ -65,7 +65,7 @@ def test_the_caller_never_waits_for_the_store(make: Callable[..., CacheAudit], h
 def test_too_many_calls_are_counted_and_left_out(
     make: Callable[..., CacheAudit], held: Held
 ) -> None:
-    audit = make(limits=Limits(calls=5, linger=0))
+    audit = make(limits=Limits(calls=5, quiet=0))
     wrapped = audit.wrap(client(Script()))
     for _ in range(12):
         assert wrapped.messages.create(**ASK).content[0].text == "hello there"
@@ -82,7 +82,7 @@ def test_too_many_bytes_cost_prompts_and_no_calls(
     make: Callable[..., CacheAudit], held: Held
 ) -> None:
     script = Script()
-    audit = make(limits=Limits(body_bytes=500, linger=0))
+    audit = make(limits=Limits(body_bytes=500, quiet=0))
     wrapped = audit.wrap(client(script))
     with audit.session("s") as s:
         for _ in range(9):
@@ -101,7 +101,7 @@ def test_too_many_bytes_cost_prompts_and_no_calls(
 
 
 def test_the_report_says_what_was_left_out(make: Callable[..., CacheAudit], held: Held) -> None:
-    audit = make(limits=Limits(calls=2, linger=0))
+    audit = make(limits=Limits(calls=2, quiet=0))
     wrapped = audit.wrap(client(Script()))
     with audit.session("s") as s:
         for _ in range(3):
@@ -150,7 +150,7 @@ def test_one_bad_call_costs_no_other(
     make: Callable[..., CacheAudit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(tmp_path, monkeypatch, lambda batch: any(e.call.id == "msg_0003" for e in batch))
-    audit = make(limits=Limits(linger=0.2))
+    audit = make(limits=Limits(quiet=0.2))
     wrapped = audit.wrap(client(Script()))
     with audit.session("s") as s:
         for _ in range(6):

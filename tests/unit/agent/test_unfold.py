@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheaudit.agent import body as bodies_module
 from cacheaudit.agent import unfold
-from cacheaudit.agent.unfold import Unfolder, read_body
+from cacheaudit.agent.body import read_body
+from cacheaudit.agent.sizes import sized
+from cacheaudit.agent.unfold import Unfolder
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.tokens import calibrated
 from cacheaudit.providers.registry import expand
 
 TEXT = st.text(max_size=8)
@@ -97,10 +101,13 @@ def edited(body: dict[str, Any], how: str, turn: dict[str, Any]) -> dict[str, An
 
 def unfolded(unfolder: Unfolder, body: dict[str, Any], lane: str | None = "main") -> Prompt | None:
     data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    read = read_body(data)
+    read = read_body(data, unfolder.histories())
     assert read is not None
-    prompt, _ = unfolder.prompt(read, session="s", lane=lane, provider="anthropic", where="w")
-    return prompt
+    found = unfolder.prompt(read, session="s", lane=lane, provider="anthropic", where="w")
+    if found.prompt is not None:
+        for total in (0, 7, 200_000):
+            assert sized(found.prompt, found.weights, total) == calibrated(found.prompt, total)
+    return found.prompt
 
 
 @given(BODY, st.lists(st.tuples(EDIT, TURN), max_size=6))
@@ -141,25 +148,83 @@ def test_captured_conversations(shared: Path) -> None:
 
 def test_what_stands_unchanged_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
-    plain = unfold._decode
 
-    def counting(data: Any) -> Any:
-        decoded.append(bytes(data))
-        return plain(data)
+    def counting(plain: Any) -> Any:
+        def count(data: Any) -> Any:
+            decoded.append(bytes(data))
+            return plain(data)
 
-    monkeypatch.setattr(unfold, "_decode", counting)
+        return count
+
+    for module, name in (
+        (bodies_module, "decode"),
+        (bodies_module, "_decode_fields"),
+        (bodies_module, "_decode_list"),
+        (unfold, "decode"),
+    ):
+        monkeypatch.setattr(module, name, counting(getattr(module, name)))
     said = [{"role": "user", "content": f"number {n}"} for n in range(50)]
     body = {"model": "claude-opus-5", "max_tokens": 1, "messages": said, "system": "the system"}
     unfolder = Unfolder(Problems())
     first = unfolded(unfolder, body)
-    decoded.clear()
-    more = {**body, "messages": [*said, {"role": "user", "content": "the new one"}]}
-    second = unfolded(unfolder, more)
-    assert not [data for data in decoded if b"number" in data or b"the system" in data]
-    assert [data for data in decoded if b"the new one" in data]
-    assert first is not None
-    assert second is not None
-    assert all(a is b for a, b in zip(first.blocks, second.blocks, strict=False))
+    for turn in range(3):
+        decoded.clear()
+        said = [*said, {"role": "user", "content": f"new {turn}"}]
+        second = unfolded(unfolder, {**body, "max_tokens": turn, "messages": said})
+        assert not [
+            data
+            for data in decoded
+            if b"number" in data or b"new " in data.replace(b"new %d" % turn, b"")
+        ]
+        assert [data for data in decoded if b"new %d" % turn in data]
+        assert first is not None
+        assert second is not None
+        assert all(a is b for a, b in zip(first.blocks, second.blocks, strict=False))
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])
+@pytest.mark.parametrize(
+    "order", [("messages", "system"), ("system", "messages"), ("metadata", "messages")]
+)
+def test_bodies_written_in_other_ways(separators: tuple[str, str], order: tuple[str, str]) -> None:
+    """Blanks, the order of fields, and the same words at other places."""
+    unfolder = Unfolder(Problems())
+    said: list[Any] = [{"role": "user", "content": 'quote: "messages":[{"role"'}]
+    fields: dict[str, Any] = {
+        "model": "claude-opus-5",
+        "system": 'another "messages":[ in here',
+        "metadata": {"user_id": "u", "messages": [{"role": "user", "content": "decoy"}]},
+    }
+    for turn in range(4):
+        body = {**fields, "messages": said, "max_tokens": 1}
+        body = {
+            name: body[name]
+            for name in sorted(
+                body, key=lambda n: (n not in order, order.index(n) if n in order else 0)
+            )
+        }
+        data = json.dumps(body, separators=separators).encode()
+        read = read_body(data, unfolder.histories())
+        assert read is not None
+        found = unfolder.prompt(read, session="s", lane="main", provider="anthropic", where="w")
+        assert found.prompt == expand(body, provider="anthropic")
+        assert (read.base is not None) == (turn > 0 and read.count > 0)
+        said = [
+            *said,
+            {"role": "assistant", "content": "decoy"},
+            {"role": "user", "content": str(turn)},
+        ]
+
+
+def test_a_field_that_stands_twice_counts_as_json_says() -> None:
+    unfolder = Unfolder(Problems())
+    one = b'{"model":"claude-opus-5","messages":[{"role":"user","content":"a"}]}'
+    two = one[:-1] + b',"messages":[{"role":"user","content":"b"}]}'
+    for data in (one, two, one, two):
+        read = read_body(data, unfolder.histories())
+        assert read is not None
+        found = unfolder.prompt(read, session="s", lane="main", provider="anthropic", where="w")
+        assert found.prompt == expand(json.loads(data), provider="anthropic")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"nonsense", b'{"a":', b"\xff", b"[" * 100_000])
