@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from local_backend.kvcache.costs import ReuseTimes
+from local_backend.kvcache.costs import Cost, CostQueue, ReuseTimes
+from local_backend.kvcache.evict import Entry
 from local_backend.kvcache.trace import TraceResult, read_block_trace, replay_blocks
 
 MOONCAKE = Path("data") / "traces" / "mooncake_conversation.jsonl"
@@ -93,3 +94,18 @@ def test_the_worth_of_waiting_grows_until_the_usual_time_and_falls_behind_it() -
 def test_before_anything_is_known_age_decides() -> None:
     times = ReuseTimes()
     assert times.at(5) > times.at(6)
+
+
+def test_deep_pages_are_worth_more_where_depth_costs() -> None:
+    """Of two chains asked for at the same times, the one with the dearer end stays."""
+    kept = []
+    for depth_pages in (0, 4):
+        queue = CostQueue(Cost(depth_pages=depth_pages))
+        for _ in range(300):
+            queue.times.reused(50)
+            queue.times.used()
+        shallow, deep = Entry(9), Entry(7)  # the deep one was used a little earlier
+        queue.push(shallow, 1, 1, 10)
+        queue.push(deep, 40, 1, 10)
+        kept.append(deep if queue.first(20) is shallow else shallow)
+    assert kept[0] is not kept[1]
