@@ -8,6 +8,7 @@ from local_backend.kvcache.keys import TokenKey
 from local_backend.kvcache.pages import PagePool
 from local_backend.kvcache.radix import RadixCache
 from tests.unit.local_backend.kvcache.test_caches import SPACE, add, build, key_of, put
+from tests.unit.local_backend.kvcache.world import World
 
 
 def radix(pages: int = 64, page_size: int = 4, **options) -> RadixCache:
@@ -157,3 +158,20 @@ def test_cost_of_a_long_match_does_not_grow_with_its_pages() -> None:
         tree.unpin(tree.pin(tree.match(key, length)))
         updates.append(tree.books.updates - before)
     assert updates[0] == updates[1]
+
+
+def test_catching_up_forgets_the_copy_into_a_page_that_is_swapped() -> None:
+    world = World(page_size=8, tails=True)
+    prompt = list(range(100, 124))
+    world.manager.release(world.admit("first", [*prompt[:20], 7, 7, 7, 7]))
+    leader = world.admit("leader", [*prompt, 1], compute=False)
+    assert leader is not None
+    world.compute(leader, commit=False)
+    sibling = world.admit("sibling", [*prompt, 2], compute=False)
+    assert sibling is not None
+    assert [copy.target for copy in world.manager.due_copies()] == [sibling.pages()[2]]
+    world.manager.commit(leader, 24)
+    assert world.manager.catch_up(sibling) == 4
+    assert world.manager.due_copies() == []
+    assert world.wrong(sibling) == []
+    world.manager.check_integrity()
