@@ -4,7 +4,7 @@ Run by name (``pytest tests/bench/test_wrap.py -s``); it prints figures and asse
 of bare and of recorded calls alternate, so that a busy machine slows both. Three figures are told
 apart:
 
-* wall time of a call as the caller sees it: the median, and the quickest tenth, which other programs
+* wall time of a call as the caller sees it: the median, and the quickest tenth, which others
   disturb least; with a pause between calls, such as an agent's tools and the model itself make, and
   back to back, as no agent calls;
 * processor time of the thread that calls: what the hook does before the call returns;
