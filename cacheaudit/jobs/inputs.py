@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from cacheaudit.errors import UsageError
+from cacheaudit.model.clock import iso
+
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
 
@@ -35,3 +38,11 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     db: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a period that holds no moment."""
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise UsageError(
+                f"The period is empty: it begins {iso(self.since)} and ends {iso(self.until)}.",
+                "Give --since an earlier time than --until.",
+            )

@@ -21,7 +21,7 @@ from cacheaudit.model.delta import Entry, Settings, build, entries, settings, sh
 from cacheaudit.model.money import is_sane
 from cacheaudit.model.ports import ProblemSink
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.model.redact import without_text
+from cacheaudit.model.redact import without_quotes, without_text
 from cacheaudit.model.usage import Usage, UsagePart
 
 CALL_SCHEMA = "cacheaudit.call/1"
@@ -133,6 +133,8 @@ class RecordWriter:
 
     def record(self, call: Call) -> dict[str, Any]:
         """Return the object of one call."""
+        if not self._with_text:
+            call = without_quotes(call)
         record: dict[str, Any] = {"schema": CALL_SCHEMA}
         record.update((name, getattr(call, name)) for name in _PLAIN)
         record.update((name, _time(getattr(call, name))) for name in _TIMES)
@@ -159,8 +161,7 @@ class RecordWriter:
     def _error(self, error: CallError | None) -> dict[str, Any] | None:
         if error is None:
             return None
-        message = error.message if self._with_text else None
-        return {"type": error.type, "status": error.status, "message": message}
+        return {"type": error.type, "status": error.status, "message": error.message}
 
     def _prompt(self, call: Call, prompt: Prompt) -> PromptPart:
         held = self._lanes.get(call)

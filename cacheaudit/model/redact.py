@@ -6,11 +6,40 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from cacheaudit.model.call import Call, CallError, MissReason
 from cacheaudit.model.prompt import digest
 
-# Identifiers, numbers, paths; no sentence, and nothing that looks like a key.
-_IDENTIFIER = re.compile(r"(?!sk-|ghp_|gho_|xox|AKIA|AIza|eyJ)\S{0,128}\Z")
+# Identifiers, numbers, paths: printable ASCII without blanks. No sentence, in whatever script (many
+# are written without blanks), and nothing that looks like a key.
+_IDENTIFIER = re.compile(
+    r"(?!sk-|pk-|rk-|xai-|gsk_|hf_|r8_|pplx-|glpat-|github_pat_|gh[opsu]_|xox|A[KS]IA|AIza|ya29|eyJ)"
+    r"[!-~]{0,128}\Z"
+)
 _SECRET_FIELD = re.compile(r"auth|secret|passw|cookie|token$|api.?key", re.IGNORECASE)
+
+
+def word(text: str) -> str:
+    """Return a kind or a reason as it is; ``other`` where it is no name but may be a text."""
+    return text if _IDENTIFIER.match(text) else "other"
+
+
+def without_quotes(call: Call) -> Call:
+    """Leave out of a call what may quote a prompt, apart from the prompt itself and extra fields.
+
+    These are an error's message, and kinds and reasons that are no names.
+    """
+    changes: dict[str, Any] = {}
+    error, miss, stop = call.error, call.diagnostics, call.stop_reason
+    if error is not None:
+        kind = None if error.type is None else word(error.type)
+        changes["error"] = CallError(kind, error.status)
+    if miss is not None:
+        changes["diagnostics"] = MissReason(word(miss.type), miss.missed_tokens)
+    if stop is not None:
+        changes["stop_reason"] = word(stop)
+    return msgspec.structs.replace(call, **changes) if changes else call
 
 
 def without_text(value: Any) -> Any:

@@ -15,6 +15,7 @@ from cacheaudit.pricing.check import check_table
 from cacheaudit.pricing.names import table_name
 from cacheaudit.pricing.table import SCHEMA, UNITS, Table, parse_hours, parse_toml, price
 
+_LARGEST: Final = 16 << 20
 _EXAMPLE: Final = (
     "A row looks like: provider = 'anthropic', model = 'my-model', uncached = 3, read = 0.3, "
     "output = 15."
@@ -80,12 +81,18 @@ def load_user_file(path: Path) -> list[Table]:
             file and the key and says what to write.
     """
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+        text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{path}: the price file cannot be read ({error.__class__.__name__}).",
             "Check the path; the file must be TOML or JSON in UTF-8.",
         ) from error
+    if len(data) > _LARGEST:
+        raise ConfigError(
+            f"{path}: larger than {_LARGEST >> 20} MiB, so no price file.", "Check the path."
+        )
     try:
         parsed = PriceFile.model_validate(_parse(text, path))
     except ValidationError as error:

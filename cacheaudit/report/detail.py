@@ -7,6 +7,7 @@ but names of tools.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -211,7 +212,8 @@ class ToolDirectory:
         gone = set(old) ^ set(new)
         kept = [name for name in old if name in new]
         if not gone and kept != list(new):
-            gone = {a for a, b in zip(old, new, strict=True) if a != b}
+            # A name may stand twice, so the lists can differ in length with the same names.
+            gone = {a for pair in zip_longest(old, new) if pair[0] != pair[1] for a in pair if a}
         for name in gone:
             self._tools.setdefault(name, _Seen()).churn += 1
 

@@ -10,7 +10,7 @@ import msgspec
 
 from cacheaudit.model.call import Boundary, Call, CallError, MissReason, Origin, Span
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.model.redact import without_text
+from cacheaudit.model.redact import without_quotes, without_text
 from cacheaudit.model.usage import FLAG_BAD_TYPE, Usage, UsagePart
 
 LARGEST = 2**63 - 1
@@ -67,6 +67,8 @@ def call_row(call: Call, *, with_text: bool) -> dict[str, Any]:
     Without ``with_text`` whatever may quote a prompt is left out: the message of an error, and
     texts among the fields that this version does not know.
     """
+    if not with_text:
+        call = without_quotes(call)
     row: dict[str, Any] = {name: getattr(call, name) for name in _PLAIN}
     row["name"] = call.id
     row["attempt"], row["requests"] = _fitting(call.attempt) or 0, _fitting(call.requests)
@@ -80,7 +82,7 @@ def call_row(call: Call, *, with_text: bool) -> dict[str, Any]:
     row["has_error"] = error is not None
     row["error_type"] = None if error is None else error.type
     row["error_status"] = None if error is None else _fitting(error.status)
-    row["error_message"] = error.message if error is not None and with_text else None
+    row["error_message"] = None if error is None else error.message
     row["origin_file"] = None if origin is None else origin.file
     row["origin_line"] = None if origin is None else origin.line
     row["boundaries"] = msgspec.to_builtins(call.boundaries) or None

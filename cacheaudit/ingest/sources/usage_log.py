@@ -12,10 +12,12 @@ import msgspec
 
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.ingest._fields import Record, is_absent, mapping
+from cacheaudit.ingest.answers import short_message
 from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.lines import json_lines
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.records import UsageRecord, record_of
+from cacheaudit.ingest.relative import CLOCK, RelativeClock
 from cacheaudit.ingest.rows import is_json
 from cacheaudit.ingest.tables import header_of, normal_name, normal_names, table_rows
 from cacheaudit.ingest.usage_columns import (
@@ -62,8 +64,10 @@ _UNDERSTOOD: Final = frozenset(
     )
 )  # fmt: skip
 _NOTES: Final = frozenset({"note", "notes", "comment", "comments", "what_happened", "description"})
-_CLOCK: Final = re.compile(r"^(?:(\d+):)?(\d{1,4}):(\d{2}(?:\.\d+)?)$")
 _PROVIDER_ID: Final = re.compile(r"^(msg_|chatcmpl-|resp_|req_|gen-)[\w-]{8,}$")
+# What names a kind of error; anything longer is its message.
+_WORD: Final = re.compile(r"[\w.:-]{1,64}\Z", re.ASCII)
+_STATUS_DIGITS: Final = 3
 _DECIDED_BY: Final = 500
 _NAMES_KEPT: Final = 4096
 _CHUNK: Final = 1 << 20
@@ -394,7 +398,7 @@ class _Reader:
     ) -> tuple[float | None, bool]:
         """Read a moment; ``mm:ss`` and ``hh:mm:ss`` count from an unknown beginning."""
         _, value = record.first(*names)
-        if isinstance(value, str) and (match := _CLOCK.match(value.strip())):
+        if isinstance(value, str) and (match := CLOCK.match(value.strip())):
             return self._clock.seconds(match, advance=is_start), True
         moment = record.time(*names)
         return moment, moment is not None and moment < RelativeClock.LATEST
@@ -414,37 +418,6 @@ class _Reader:
                 return
             self._reported.add(name)
             self._problems("unknown_column", where, f"column {name!r} is kept but not understood")
-
-
-class RelativeClock:
-    """Reads clock times without a date, and notices when they begin again.
-
-    ``59:30`` followed by ``00:10`` is forty seconds later, not an hour earlier; a small step back
-    is only a row out of order.
-    """
-
-    LATEST: Final = 1e8
-    """Numbers below count from an unknown moment: as a date they would lie in the early 1970s."""
-
-    def __init__(self) -> None:
-        self._base = 0.0
-        self._last = 0.0
-
-    def seconds(self, match: re.Match[str], *, advance: bool) -> float:
-        """Return seconds since the first row's beginning.
-
-        Args:
-            match: Hours (or nothing), minutes and seconds.
-            advance: Whether this time moves the clock on; ends of calls do not.
-        """
-        period = 3600.0 if match[1] is None else 86_400.0
-        value = int(match[1] or 0) * 3600.0 + int(match[2]) * 60.0 + float(match[3])
-        base = self._base
-        if self._last - base - value > period / 2 and self._last - base < period:
-            base += period
-        if advance:
-            self._base, self._last = base, base + value
-        return base + value
 
 
 def _is_open_quote(path: Path, end: int) -> bool:
@@ -475,10 +448,14 @@ def _error(record: Record) -> CallError | None:
     status = record.fields.get("status_code", record.fields.get("http_status"))
     if details:
         inner = Record(details, record.where, record.problem_sink)
-        return CallError(inner.text("type"), inner.count("status"), inner.text("message"))
-    if isinstance(value, str):
-        return CallError(value, int(status) if str(status).isdigit() else None)
-    return None
+        message = short_message(inner.text("message"))
+        return CallError(inner.text("type"), inner.count("status"), message)
+    if not isinstance(value, str):
+        return None
+    code = int(status) if str(status).isdecimal() and len(str(status)) <= _STATUS_DIGITS else None
+    if _WORD.match(value):
+        return CallError(value, code, short_message(record.text("error_message")))
+    return CallError(None, code, short_message(value))
 
 
 def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from cacheaudit.ingest.unpack import (
     unbase64,
 )
 from cacheaudit.model.call import Call, Span
-from cacheaudit.model.clock import parse_time
+from cacheaudit.model.clock import moment, parse_time
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 
 _LISTS: Final = ("interactions", "http_interactions")
@@ -225,23 +225,25 @@ def _status(response: Mapping[str, Any]) -> int | None:
 def _date(interaction: Mapping[str, Any], response: Mapping[str, Any]) -> float | None:
     """Return when the answer came: its date header, else when the recorder noted it."""
     stated = header(response.get("headers"), "date")
-    if stated is not None:
-        try:
-            moment = parsedate_to_datetime(stated)
-        except (ValueError, TypeError):
-            return _recorded_at(interaction)
-        return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    return _recorded_at(interaction)
+    answered = None if stated is None else _mail_date(stated)
+    return _recorded_at(interaction) if answered is None else answered
+
+
+def _mail_date(stated: str) -> float | None:
+    """Read a date as headers have it; without a zone it is UTC."""
+    try:
+        found = parsedate_to_datetime(stated)
+        return moment(found.replace(tzinfo=found.tzinfo or UTC).timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _recorded_at(interaction: Mapping[str, Any]) -> float | None:
     stated = text(interaction.get("recorded_at"))
     if stated is None:
         return None
-    try:
-        return parsedate_to_datetime(stated).timestamp()
-    except (ValueError, TypeError):
-        return parse_time(stated)
+    answered = _mail_date(stated)
+    return parse_time(stated) if answered is None else answered
 
 
 SOURCE = VcrSource()

@@ -189,3 +189,23 @@ def test_other_yaml_is_not_claimed(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("services:\n  web:\n    image: x\n")
     assert SOURCE.detect(head_of(path)) == 0
+
+
+@pytest.mark.parametrize(
+    "date", ["Mon, 05 Oct 99999999999999999999 10:00:00 GMT", "Mon, 05 Oct 9999 10:00:00 GMT", "?"]
+)
+def test_a_date_beyond_any_calendar_is_not_known(tmp_path: Path, date: str) -> None:
+    interaction = {
+        "request": {"method": "POST", "uri": "https://api.anthropic.com/v1/messages", "body": "{}"},
+        "response": {
+            "status": {"code": 200},
+            "headers": {"date": [date]},
+            "body": {"string": json.dumps(response("msg_1"))},
+        },
+        "recorded_at": date,
+    }
+    path = tmp_path / "cassette.json"
+    path.write_text(json.dumps({"interactions": [interaction], "version": 1}))
+    (call,), _ = read(SOURCE, path)
+    assert call.start_span is None
+    assert call.usage is not None

@@ -147,3 +147,16 @@ def test_first_token(fields: dict[str, float], seconds: float | None) -> None:
 def test_events() -> None:
     made = call(0, None, attempt=1, boundaries=(Boundary("compaction"), Boundary("resume")))
     assert events(made) == ["compaction", "resume", "retry"]
+
+
+def test_a_tool_declared_twice_that_goes_once_ends_nothing() -> None:
+    bash, read = tool("Bash"), tool("Read")
+    directory = ToolDirectory()
+    directory.add(
+        [
+            call(0, prompt([bash, read, bash], [said("go")])),
+            call(1, prompt([bash, read], [said("go")])),
+        ]
+    )
+    rows = {row.name: row for row in directory.rows()}
+    assert {name: row.churn for name, row in rows.items()} == {"Bash": 1, "Read": 0}

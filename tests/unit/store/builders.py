@@ -190,8 +190,23 @@ def sessions(draw: st.DrawFn) -> Session:
     return Session(id="s", source="test", calls=tuple(made))
 
 
+def _without_quotes(call: Call) -> Call:
+    error, miss, stop = call.error, call.diagnostics, call.stop_reason
+    return msgspec.structs.replace(
+        call,
+        error=error and CallError(error.type and _named(error.type), error.status),
+        diagnostics=miss and MissReason(_named(miss.type), miss.missed_tokens),
+        stop_reason=stop and _named(stop),
+    )
+
+
+def _named(kind: str) -> str:
+    return kind if kind.isascii() and kind.isprintable() and " " not in kind else "other"
+
+
 def without_canonical(call: Call) -> Call:
     """What is left of a call when no text is stored, worked out the plain way."""
+    call = _without_quotes(call)
     prompt = call.prompt
     if prompt is None:
         return call
