@@ -16,7 +16,7 @@ from cacheaudit.model.tokens import tokens_of
 # Letters of one token, at the least, over present tokenizers and European languages.
 _LETTERS_PER_TOKEN = 2.8
 # Digits and signs often share a token, with each other or with letters.
-_SIGNS_PER_TOKEN = 1.4
+_SIGNS_PER_TOKEN = 0.9
 # Characters outside ASCII take up to this many tokens each.
 _TOKENS_PER_OTHER = 3.0
 _FRAME = 12  # role, delimiters and ids around a content block
