@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from local_backend.kernels.memory import empty_pages
 from local_backend.kernels.ops.copy_pages import copy_pages
 from local_backend.kernels.ops.linear import linear
 from local_backend.kernels.ops.paged_attention_decode import paged_attention_decode
@@ -16,6 +17,7 @@ from local_backend.kernels.weights import Weight, pack_weight
 __all__ = [
     "Weight",
     "copy_pages",
+    "empty_pages",
     "linear",
     "pack_weight",
     "paged_attention_decode",

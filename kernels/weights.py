@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from local_backend.kernels.cpu import _native
 from local_backend.kernels.errors import ShapeError
+from local_backend.kernels.memory import aligned_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +67,7 @@ def pack_weight(matrix: torch.Tensor, *, is_gated: bool = False) -> Weight:
     if matrix.device.type != "cpu" or kind is None or found.library is None or not matrix.numel():
         return Weight(outputs, inputs, matrix.dtype, is_gated, matrix.contiguous(), None)
     rows = _interleaved(matrix) if is_gated else matrix.contiguous()
-    packed = _aligned(found.packed_bytes(rows.shape[0], inputs, kind))
+    packed = aligned_bytes(found.packed_bytes(rows.shape[0], inputs, kind))
     found.call(
         "ck_pack",
         _native.PackArguments(
@@ -108,11 +109,3 @@ def _interleaved(matrix: torch.Tensor) -> torch.Tensor:
     halves = torch.zeros((2, filled, matrix.shape[1]), dtype=matrix.dtype)
     halves[:, :half] = matrix.view(2, half, -1)
     return halves.view(2, -1, _HALF, matrix.shape[1]).transpose(0, 1).reshape(2 * filled, -1)
-
-
-def _aligned(size: int) -> torch.Tensor:
-    """Uninitialised bytes that begin at a cache line."""
-    import torch
-
-    room = torch.empty(size + 64, dtype=torch.uint8)
-    return room[-room.data_ptr() % 64 :][:size]

@@ -153,6 +153,11 @@ class Native:
             raise KernelError(f"The compiled kernels are missing: {self.reason}.")
         return int(self.library.ck_packed_bytes(rows, columns, kind))
 
+    def ask_for_large_pages(self, start: int, size: int) -> None:
+        """Ask the system to back fresh memory by large pages; it may not."""
+        if self.library is not None:
+            self.library.ck_ask_for_large_pages(start, size)
+
     def set_threads(self, threads: int, spin_us: int) -> None:
         """See :func:`local_backend.kernels.threads.set_threads`."""
         if self.library is not None:
@@ -192,6 +197,8 @@ def _declared(library: ctypes.CDLL, environment: Mapping[str, str], *, allow_amx
         getattr(library, name).restype = None
     library.ck_packed_bytes.argtypes = [c_int64, c_int64, c_int64]
     library.ck_packed_bytes.restype = c_int64
+    library.ck_ask_for_large_pages.argtypes = [c_void_p, c_int64]
+    library.ck_ask_for_large_pages.restype = None
     library.ck_set_threads.argtypes = [c_int, c_long]
     library.ck_set_threads.restype = None
     uses_amx = bool(library.ck_allow_amx(int(allow_amx)))

@@ -23,11 +23,10 @@ def kind_of(tensor: Any) -> int | None:
 def are_readable(*tensors: Any) -> bool:
     """Whether all are on the CPU, with the elements of the last dimension side by side."""
     return _native.native().library is not None and all(
-        tensor.device.type == "cpu" and (tensor.stride(-1) == 1 or tensor.shape[-1] <= 1)
-        for tensor in tensors
+        tensor.is_cpu and (tensor.stride(-1) == 1 or tensor.shape[-1] <= 1) for tensor in tensors
     )
 
 
 def are_indices(*tensors: Any) -> bool:
     """Whether all are contiguous on the CPU."""
-    return all(tensor.device.type == "cpu" and tensor.is_contiguous() for tensor in tensors)
+    return all(tensor.is_cpu and tensor.is_contiguous() for tensor in tensors)

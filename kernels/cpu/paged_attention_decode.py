@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from local_backend.kernels.cpu import paged_attention_prefill as prefill
@@ -26,12 +27,17 @@ def paged_attention_decode(
     window: int | None,
 ) -> torch.Tensor:
     """See the operation."""
-    import torch
-
-    offsets = torch.arange(query.shape[0] + 1, dtype=torch.int32)
+    offsets = _offsets(query.shape[0])
     return prefill.paged_attention_prefill(
         *(query, key_pages, value_pages, page_tables, lengths, offsets), scale, True, window
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _offsets(batch: int) -> torch.Tensor:
+    import torch
+
+    return torch.arange(batch + 1, dtype=torch.int32)
 
 
 IMPLEMENTATION = Implementation(

@@ -18,21 +18,31 @@ TOLERANCE = {
 }
 
 
-def need(is_met: bool, message: str) -> None:
-    """Raise where a condition of the contract is not met."""
+def need(is_met: bool, message: str, **tensors: torch.Tensor) -> None:
+    """Raise where a condition of the contract is not met; with the shapes of the tensors."""
     if not is_met:
-        raise ShapeError(message)
+        shapes = [f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items()]
+        raise ShapeError(message + ", ".join(shapes))
+
+
+def are_int32(*tensors: torch.Tensor) -> bool:
+    """Whether all hold 32-bit whole numbers."""
+    import torch
+
+    return all(tensor.dtype is torch.int32 for tensor in tensors)
+
+
+def are_float32(*tensors: torch.Tensor) -> bool:
+    """Whether all hold 32-bit floats."""
+    import torch
+
+    return all(tensor.dtype is torch.float32 for tensor in tensors)
 
 
 def need_range(indices: torch.Tensor, end: int, what: str) -> None:
     """Raise where an index is negative or not below ``end``."""
     if indices.numel() and not (int(indices.min()) >= 0 and int(indices.max()) < end):
         raise IndexRangeError(f"there is a {what} outside of 0 to {end - 1}")
-
-
-def shape(**tensors: torch.Tensor) -> str:
-    """Shapes for a message."""
-    return ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
 
 
 def close(got: Any, right: Any) -> bool:
@@ -53,8 +63,9 @@ def check_pages(key_pages: torch.Tensor, value_pages: torch.Tensor) -> None:
     """Check that keys and values are pages of the same layout."""
     need(
         key_pages.ndim == 4 and key_pages.shape == value_pages.shape,
-        "pages are [pages, page_size, kv_heads, head_dim], the same for keys and values, not "
-        + shape(key=key_pages, value=value_pages),
+        "pages are [pages, page_size, kv_heads, head_dim], the same for keys and values, not ",
+        key=key_pages,
+        value=value_pages,
     )
     need(key_pages.dtype == value_pages.dtype, "keys and values must have one type")
 
@@ -65,11 +76,12 @@ def check_tables(page_tables: torch.Tensor, lengths: torch.Tensor, batch: int) -
         page_tables.ndim == 2
         and lengths.ndim == 1
         and page_tables.shape[0] == batch == len(lengths),
-        f"{batch} sequences need tables [{batch}, pages] and lengths [{batch}], not "
-        + shape(page_tables=page_tables, lengths=lengths),
+        f"{batch} sequences need tables [{batch}, pages] and lengths [{batch}], not ",
+        page_tables=page_tables,
+        lengths=lengths,
     )
     need(
-        str(page_tables.dtype) == str(lengths.dtype) == "torch.int32",
+        are_int32(page_tables, lengths),
         f"tables and lengths must be int32, not {page_tables.dtype} and {lengths.dtype}",
     )
 
@@ -78,7 +90,9 @@ def check_query(query: torch.Tensor, key_pages: torch.Tensor) -> None:
     """Check that queries fit the pages."""
     need(
         query.ndim == 3 and query.shape[2] == key_pages.shape[3],
-        "queries are [tokens, heads, head_dim], not " + shape(query=query, pages=key_pages),
+        "queries are [tokens, heads, head_dim], not ",
+        query=query,
+        pages=key_pages,
     )
     need(
         query.shape[1] % max(1, key_pages.shape[2]) == 0,

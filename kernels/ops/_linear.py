@@ -27,14 +27,13 @@ def check(
     """Check the arguments of both operations."""
     _checks.need(
         x.ndim == 2 and x.shape[1] == weight.inputs,
-        f"x is [rows, {weight.inputs}], not " + _checks.shape(x=x),
+        f"x is [rows, {weight.inputs}], not ",
+        x=x,
     )
     _checks.need(x.dtype == weight.dtype, f"x is {x.dtype}, the weight {weight.dtype}")
     if residual is not None:
         right = residual.shape == (x.shape[0], weight.outputs) and residual.dtype == x.dtype
-        _checks.need(
-            right, "the residual must be like the output: " + _checks.shape(residual=residual)
-        )
+        _checks.need(right, "the residual must be like the output: ", residual=residual)
     _checks.need(
         (activation is not None) == weight.is_gated,
         "an activation is for a gated weight, and a gated weight needs one",

@@ -30,8 +30,9 @@ def copy_pages(key_pages: torch.Tensor, value_pages: torch.Tensor, pairs: torch.
     """
     _checks.check_pages(key_pages, value_pages)
     _checks.need(
-        pairs.ndim == 2 and pairs.shape[1] == 2 and str(pairs.dtype) == "torch.int32",
-        f"pairs are int32 [count, 2], not {pairs.dtype} " + _checks.shape(pairs=pairs),
+        pairs.ndim == 2 and pairs.shape[1] == 2 and _checks.are_int32(pairs),
+        f"pairs are int32 [count, 2], not {pairs.dtype} ",
+        pairs=pairs,
     )
     sources, targets = ({*column.tolist()} for column in pairs.unbind(1))
     _checks.need(

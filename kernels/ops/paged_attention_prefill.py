@@ -53,7 +53,7 @@ def paged_attention_prefill(
     _checks.check_pages(key_pages, value_pages)
     _checks.check_query(query, key_pages)
     _checks.check_tables(page_tables, lengths, query_offsets.shape[0] - 1)
-    _checks.need(str(query_offsets.dtype) == "torch.int32", "query_offsets must be int32")
+    _checks.need(_checks.are_int32(query_offsets), "query_offsets must be int32")
     _checks.check_window(window)
     if scale is None:
         scale = query.shape[2] ** -0.5

@@ -39,10 +39,13 @@ def reshape_and_cache(
     fits = key.ndim == 3 and key.shape[1:] == key_pages.shape[2:] and len(slots) == key.shape[0]
     _checks.need(
         fits and key.shape == value.shape and key.dtype == value.dtype == key_pages.dtype,
-        "keys and values are [tokens, kv_heads, head_dim] of the pages' type, with a slot a token: "
-        + _checks.shape(key=key, value=value, pages=key_pages, slots=slots),
+        "keys and values are [tokens, kv_heads, head_dim] of the pages' type, each with a slot: ",
+        key=key,
+        value=value,
+        pages=key_pages,
+        slots=slots,
     )
-    _checks.need(str(slots.dtype) == "torch.int32", f"slots must be int32, not {slots.dtype}")
+    _checks.need(_checks.are_int32(slots), f"slots must be int32, not {slots.dtype}")
     run(NAME, key, value, key_pages, value_pages, slots)
 
 

@@ -36,11 +36,13 @@ def rms_norm(
     """
     _checks.need(
         x.ndim == 2 and weight.shape == x.shape[1:] and weight.dtype == x.dtype,
-        "x is [rows, width], its weight [width]: " + _checks.shape(x=x, weight=weight),
+        "x is [rows, width], its weight [width]: ",
+        x=x,
+        weight=weight,
     )
     if residual is not None:
         fits = residual.shape == x.shape and residual.dtype == x.dtype
-        _checks.need(fits, "the residual must be like x: " + _checks.shape(x=x, residual=residual))
+        _checks.need(fits, "the residual must be like x: ", x=x, residual=residual)
     found: torch.Tensor = run(NAME, x, weight, epsilon, residual, offset)
     return found
 

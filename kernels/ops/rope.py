@@ -51,16 +51,16 @@ def rope(
         fits = tensor.ndim == 3 and tensor.shape[0] == len(positions)
         _checks.need(
             fits and tensor.shape[2] >= 2 * cosines.shape[1],
-            "rope takes [tokens, heads, head_dim] with a position a token: "
-            + _checks.shape(x=tensor, positions=positions, cosines=cosines),
+            "rope takes [tokens, heads, head_dim] with a position a token: ",
+            x=tensor,
+            positions=positions,
+            cosines=cosines,
         )
     _checks.need(
-        str(positions.dtype) == "torch.int32" and cosines.shape == sines.shape,
+        _checks.are_int32(positions) and cosines.shape == sines.shape,
         f"positions must be int32, not {positions.dtype}, and the tables of one shape",
     )
-    _checks.need(
-        str(cosines.dtype) == str(sines.dtype) == "torch.float32", "tables must be float32"
-    )
+    _checks.need(_checks.are_float32(cosines, sines), "tables must be float32")
     run(NAME, query, key, positions, cosines, sines, is_interleaved)
 
 

@@ -27,7 +27,8 @@ def silu_mul(gate_up: torch.Tensor, *, activation: str = "silu") -> torch.Tensor
     """
     _checks.need(
         gate_up.ndim == 2 and gate_up.shape[1] % 2 == 0,
-        "gate_up is [rows, 2 * width], not " + _checks.shape(gate_up=gate_up),
+        "gate_up is [rows, 2 * width], not ",
+        gate_up=gate_up,
     )
     _checks.need(activation in ACTIVATIONS, f"no activation {activation!r}; {ACTIVATIONS}")
     found: torch.Tensor = run(NAME, gate_up, activation)

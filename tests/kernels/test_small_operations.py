@@ -11,6 +11,7 @@ from local_backend.kernels import available
 from local_backend.kernels.errors import IndexRangeError, ShapeError
 from local_backend.kernels.functional import (
     copy_pages,
+    empty_pages,
     linear,
     pack_weight,
     reshape_and_cache,
@@ -126,6 +127,15 @@ def test_the_reference_checks_indices_too(name: str) -> None:
         choice.function(*arguments[name])
 
 
+def test_pages_without_content_have_the_shape_and_type_asked_for() -> None:
+    for shape, dtype in (((3, 2, 16, 3, 64), torch.bfloat16), ((0, 4), torch.float32)):
+        pages = empty_pages(shape, dtype)
+        assert (pages.shape, pages.dtype, pages.is_contiguous()) == (shape, dtype, True)
+        assert pages.data_ptr() % (2 << 20) == 0 or not pages.numel()
+        pages.fill_(1)
+        assert int(pages.sum(dtype=torch.float64)) == pages.numel()
+
+
 def test_arguments_that_break_the_contract() -> None:
     row, pages = torch.zeros(1, 1, 64), torch.zeros(2, 2, 1, 64)
     at = torch.zeros(1, dtype=torch.int32)
@@ -143,7 +153,7 @@ def test_arguments_that_break_the_contract() -> None:
         silu_mul(torch.zeros(2, 3))
     with pytest.raises(ShapeError, match="no activation 'relu'"):
         silu_mul(torch.zeros(2, 4), activation="relu")
-    with pytest.raises(ShapeError, match="slot a token"):
+    with pytest.raises(ShapeError, match="each with a slot"):
         reshape_and_cache(row, row, pages, pages, torch.zeros(2, dtype=torch.int32))
     with pytest.raises(ShapeError, match="slots must be int32"):
         reshape_and_cache(row, row, pages, pages, at.long())

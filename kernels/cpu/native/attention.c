@@ -159,20 +159,21 @@ static void write_out(const row_block *b, const attention_args *a, const item *i
 }
 
 /* Finds the keys [from, to) of the tile that begins at `start`; the others count as zeros. */
-static void find_keys(key_tile *tile, const job *j, const item *it, int64_t start, int64_t from, int64_t to) {
+static void find_keys(const void *keys[TILE], const void *values[TILE], const job *j, const item *it, int64_t start,
+                      int64_t from, int64_t to) {
   static const float zeros[512] ALIGNED;
   const attention_args *a = j->args;
   const int32_t *table = a->tables + it->sequence * a->table_row;
   int64_t bytes = element_bytes(a), first = most(start, from), last = least(start + TILE, to);
   int64_t page = first / a->page_size, slot = first % a->page_size;
-  for (int64_t i = 0; i < TILE; i++) tile->key[i] = tile->value[i] = zeros;
+  for (int64_t i = 0; i < TILE; i++) keys[i] = values[i] = zeros;
   for (int64_t place = first; place < last; page++, slot = 0) {
     int64_t run = least(a->page_size - slot, last - place), p = table[page];
     const char *key = (const char *)a->key + (p * a->key_page + slot * a->key_token + it->kv_head * a->key_head) * bytes;
     const char *value = (const char *)a->value + (p * a->value_page + slot * a->value_token + it->kv_head * a->value_head) * bytes;
     for (int64_t i = 0; i < run; i++, place++) {
-      tile->key[place - start] = key + i * a->key_token * bytes;
-      tile->value[place - start] = value + i * a->value_token * bytes;
+      keys[place - start] = key + i * a->key_token * bytes;
+      values[place - start] = value + i * a->value_token * bytes;
     }
   }
 }
@@ -181,23 +182,6 @@ static void find_keys(key_tile *tile, const job *j, const item *it, int64_t star
 static void key_range(const row_block *b, int64_t *from, int64_t *to) {
   *from = INT32_MAX, *to = 0;
   for (int64_t s = 0; s < b->strips; s++) *from = least(*from, b->any_from[s]), *to = most(*to, b->any_to[s]);
-}
-
-/* Asks for the keys that come next - of the next head, or of the first head in the next tile - while these are worked on.
- * The matrix unit reads rows in order, which the processor foresees by itself. */
-static void prefetch_next(const job *j, const item *it, int64_t head, int64_t start, int64_t from, int64_t to) {
-  int64_t bytes = j->args->dim * element_bytes(j->args);
-  item next = *it;
-  key_tile tile;
-  if (head + 1 < it->kv_heads) next.kv_head += head + 1;
-  else start += TILE;
-  if (start >= to) return;
-  find_keys(&tile, j, &next, start, from, to);
-  for (int64_t i = 0; i < TILE; i++)
-    for (int64_t at = 0; at < bytes; at += 64) {
-      __builtin_prefetch((const char *)tile.key[i] + at, 0, 2);
-      __builtin_prefetch((const char *)tile.value[i] + at, 0, 2);
-    }
 }
 
 static void run_split(row_block *b, const job *j, const item *it, key_tile *tile, int64_t split) {
@@ -213,12 +197,13 @@ static void run_split(row_block *b, const job *j, const item *it, key_tile *tile
     for (int64_t h = 0; h < it->kv_heads; h++) {
       item head = *it;
       head.kv_head += h;
-      find_keys(tile, j, &head, start, from, to);
+      find_keys(tile->key, tile->value, j, &head, start, from, to);
+      tile->next_bytes = b->is_narrow && start + TILE < to ? dim * element_bytes(j->args) : 0;
+      if (tile->next_bytes) find_keys(tile->next_key, tile->next_value, j, &head, start + TILE, from, to);
       if (j->use_amx) {
         ck_amx_load(tile, dim, b->is_narrow);
         ck_amx_step(b + h, tile, (int32_t)start);
       } else {
-        prefetch_next(j, it, h, start, from, to);
         ck_plain_load(tile, dim, j->args->type);
         ck_plain_step(b + h, tile, (int32_t)start);
       }

@@ -51,12 +51,24 @@ typedef struct {
 /* The keys and values of one head in one tile; zeros where no row of the block sees them. */
 typedef struct {
   const void *key[TILE], *value[TILE];
+  const void *next_key[TILE], *next_value[TILE]; /* of the same head in the tile that follows */
+  int64_t next_bytes;                            /* of a row of them; 0: no tile follows */
   float *plain;                   /* two times [TILE][dim], where they must be widened */
   bf16 *key_rows, *value_columns; /* matrix unit: [TILE][dim]; [dim][TILE], or narrow [pair][dim][2] */
 } key_tile;
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Asks for rows of the next tile. The narrow cores do so a few rows at a time, all through their work: memory is then busy
+ * while they compute, and the few requests that a core can have under way do not hold up its own reads. */
+INLINE void ask_ahead(const key_tile *tile, int from, int to) {
+  for (int i = from; i < to; i++)
+    for (int64_t at = 0; at < tile->next_bytes; at += 64) {
+      __builtin_prefetch((const char *)tile->next_key[i] + at, 0, 3);
+      __builtin_prefetch((const char *)tile->next_value[i] + at, 0, 3);
+    }
+}
 
 /* Replaces the scores of one strip, [TILE][lane], by -inf where a row does not see the key. */
 INLINE void hide_keys(float *score, const row_block *b, int64_t strip, int32_t start) {

@@ -61,8 +61,8 @@ INLINE __m512 rough_exp2(__m512 x) {
   return _mm512_scalef_ps(p, x);
 }
 
-/* Scores to weights: [TILE / 2][lane][2]. */
-INLINE void weigh(row_block *b, int64_t strip, float *score, bf16 *weights, int32_t start) {
+/* Scores to weights: [TILE / 2][lane][2]; meanwhile the next tile is asked for. */
+INLINE void weigh(row_block *b, int64_t strip, float *score, bf16 *weights, int32_t start, const key_tile *ahead) {
   static const uint16_t order[32] ALIGNED = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
                                              8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   __m512i interleave = _mm512_load_si512(order);
@@ -73,6 +73,7 @@ INLINE void weigh(row_block *b, int64_t strip, float *score, bf16 *weights, int3
   for (int j = 0; j < TILE; j += 2) {
     __m512 x = rough_exp2(_mm512_fmsub_ps(_mm512_load_ps(score + j * LANES), (__m512)scale, top));
     __m512 y = rough_exp2(_mm512_fmsub_ps(_mm512_load_ps(score + (j + 1) * LANES), (__m512)scale, top));
+    if (ahead) ask_ahead(ahead, j, j + 2);
     even = _mm512_add_ps(even, x);
     odd = _mm512_add_ps(odd, y);
     __m512i both = (__m512i)_mm512_cvtne2ps_pbh(y, x);
@@ -198,12 +199,12 @@ void ck_amx_step(row_block *b, const key_tile *tile, int32_t start) {
     if (!is_seen(b, s, pair, start)) continue;
     if (pair) {
       two_scores(b, s, tile->key_rows, score);
-      weigh(b, s, score, weights, start);
-      weigh(b, s + 1, score + TILE * LANES, weights + TILE * LANES, start);
+      weigh(b, s, score, weights, start, NULL);
+      weigh(b, s + 1, score + TILE * LANES, weights + TILE * LANES, start, NULL);
       two_sums(b, s, tile->value_columns, weights);
     } else {
       one_score(b, s, tile->key_rows, score);
-      weigh(b, s, score, weights, start);
+      weigh(b, s, score, weights, start, b->is_narrow ? tile : NULL);
       if (b->is_narrow) row_sums(b, tile->value_columns, weights);
       else one_sum(b, s, tile->value_columns, weights);
     }

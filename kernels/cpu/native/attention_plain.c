@@ -181,12 +181,14 @@ static void narrow_step(row_block *b, const key_tile *tile, int32_t start) {
   float score[NARROW * TILE] ALIGNED, top[LANES] ALIGNED, sum[LANES] ALIGNED = {0};
   const float *query = b->query;
   int rows = (int)b->rows, is_partly_hidden = start < b->all_from[0] || start + TILE > b->all_to[0];
+  ask_ahead(tile, 0, TILE / 4);
   for (int r = 0; r < rows; r += 4) switch (least(4, rows - r)) {
       case 1: narrow_scores(score + r * TILE, query + r * b->dim, b->dim, 1, tile); break;
       case 2: narrow_scores(score + r * TILE, query + r * b->dim, b->dim, 2, tile); break;
       case 3: narrow_scores(score + r * TILE, query + r * b->dim, b->dim, 3, tile); break;
       default: narrow_scores(score + r * TILE, query + r * b->dim, b->dim, 4, tile);
     }
+  ask_ahead(tile, TILE / 4, TILE / 2);
   vstore(top, splat(NOTHING));
   for (int r = 0; r < rows; r++) {
     float *p = score + r * TILE;
@@ -205,6 +207,7 @@ static void narrow_step(row_block *b, const key_tile *tile, int32_t start) {
     }
     sum[r] = fold_lanes(chain, 0);
   }
+  ask_ahead(tile, TILE / 2, 3 * TILE / 4);
   add_weight(b, 0, vload(sum));
   for (int r = 0; r < rows; r += 4) switch (least(4, rows - r)) {
       case 1: narrow_sums(b, score + r * TILE, r, 1, tile); break;
@@ -212,6 +215,7 @@ static void narrow_step(row_block *b, const key_tile *tile, int32_t start) {
       case 3: narrow_sums(b, score + r * TILE, r, 3, tile); break;
       default: narrow_sums(b, score + r * TILE, r, 4, tile);
     }
+  ask_ahead(tile, 3 * TILE / 4, TILE);
 }
 
 void ck_plain_step(row_block *b, const key_tile *tile, int32_t start) {

@@ -51,8 +51,8 @@ typedef struct {
   int64_t row, n, k, type, unpack;
 } pack_args;
 
-/* Weights are streamed through: large pages spare the look-ups. Must come before the first write. */
-static void ask_for_large_pages(void *start, int64_t bytes) {
+/* Weights and caches are streamed through: large pages of the system spare look-ups. Must come before the first write. */
+void ck_ask_for_large_pages(void *start, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   uintptr_t size = 2 << 20, from = ((uintptr_t)start + size - 1) / size * size, to = ((uintptr_t)start + bytes) / size * size;
   if (to > from) madvise((void *)from, to - from, MADV_HUGEPAGE);
@@ -82,7 +82,7 @@ static void pack_block(void *context, int64_t block) {
 }
 
 void ck_pack(const pack_args *a) {
-  if (!a->unpack) ask_for_large_pages(a->packed, ck_packed_bytes(a->n, a->k, a->type));
+  if (!a->unpack) ck_ask_for_large_pages(a->packed, ck_packed_bytes(a->n, a->k, a->type));
   ck_parallel(pack_block, (void *)a, parts(a->n, BLOCK));
 }
 
