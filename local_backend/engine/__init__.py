@@ -1,0 +1,1 @@
+"""Runs a model over the KV cache: admission, batching, sampling, streams of tokens."""
