@@ -12,7 +12,7 @@ REPORT ?= cacheaudit-report.html
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
 WORKERS ?= 2
 
-.PHONY: audit test check bench corpus services clean
+.PHONY: audit test fuzz check bench corpus services clean
 
 audit: $(VENV)/.base
 	@$(BIN)/cacheaudit audit $(SESSION)
@@ -21,6 +21,10 @@ audit: $(VENV)/.base
 
 test: $(VENV)/.test services
 	@$(BIN)/python -m pytest -n $(WORKERS) -q $(PYTEST_ARGS)
+
+# The property tests with other examples than those that `make test` draws in every run.
+fuzz: $(VENV)/.test services
+	@HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -q $(PYTEST_ARGS)
 
 check: $(VENV)/.test
 	@$(BIN)/ruff format --check .

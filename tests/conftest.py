@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no fault of the code: neither a deadline nor slow drawing may fail a test.
-settings.register_profile(
-    "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+# A busy machine is no fault of the code: neither a deadline nor slow drawing may fail a test. The
+# same examples are drawn in every run, so that a change is judged by what it changed; `make fuzz`
+# draws others.
+_CALM = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, derandomize=True
 )
-settings.load_profile("calm")
+settings.register_profile("calm", _CALM)
+settings.register_profile("fuzz", _CALM, derandomize=False, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "calm"))
 
 ROOT = Path(__file__).resolve().parents[1]
 

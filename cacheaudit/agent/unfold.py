@@ -21,12 +21,14 @@ from cacheaudit.ingest.lanes import Lanes
 from cacheaudit.model.ports import ProblemSink
 from cacheaudit.model.prompt import ContentBlock, Prompt, chain
 from cacheaudit.providers.registry import all_providers, expand
+from cacheaudit.providers.shape import may_be_messages, speak_messages
 from cacheaudit.providers.threads import ThreadStore
 
 _LANES_KEPT: Final = 48
 _LANES_TRIED: Final = 4
 _THREADS_KEPT: Final = 256
 _FRONT: Final = ("tools", "system")
+_OTHER_BULK: Final = frozenset({"input", "contents", "instructions"})
 
 
 class Unfolded(msgspec.Struct, frozen=True):
@@ -52,6 +54,7 @@ class _Held(msgspec.Struct, frozen=True):
         history: Where its messages lie.
         front: Its tools and its system prompt as they came.
         provider: As which provider it was expanded.
+        plain: Whether no message of it speaks for another API.
     """
 
     prompt: Prompt
@@ -59,6 +62,7 @@ class _Held(msgspec.Struct, frozen=True):
     history: History
     front: tuple[bytes | None, ...]
     provider: str | None
+    plain: bool
 
 
 class Unfolder:
@@ -141,8 +145,10 @@ class Unfolder:
             previous = self._lanes.previous(session, lane)
             prompt = expand(rebuilt.body, provider=provider, previous=previous)
             return prompt, weigh(prompt), None
-        if held is not None and held.provider == provider:
-            return self._grown(body, held)
+        if held is not None and held.provider == provider and held.plain:
+            new = [decode(message) for message in body.new]
+            if _goes_on(body, new):
+                return self._grown(body, held, new)
         previous = self._lanes.previous(session, lane)
         whole = body.whole()
         prompt = expand(whole, provider=provider, previous=previous)
@@ -169,14 +175,17 @@ class Unfolder:
         history = history_of(body)
         if history is None:
             return None
-        return _Held(prompt, weights, history, _front(body), provider)
+        plain = speak_messages(whole["messages"], first=True)
+        return _Held(prompt, weights, history, _front(body), provider, plain)
 
-    def _grown(self, body: Body, held: _Held) -> tuple[Prompt, Weights, _Held | None]:
+    def _grown(
+        self, body: Body, held: _Held, messages: list[Any]
+    ) -> tuple[Prompt, Weights, _Held | None]:
         """Build on the request before, of which the body repeats ``body.count`` messages."""
         front = _front(body)
         old, count = held.prompt, body.count
         part: dict[str, Any] = dict(body.fields)
-        part["messages"] = [decode(message) for message in body.new]
+        part["messages"] = messages
         if front != held.front:
             part.update((n, decode(body.raw[n])) for n in _FRONT if n in body.raw)
         new = self._messages_api.expand(part, old)
@@ -197,7 +206,7 @@ class Unfolder:
         history = history_of(body)
         if history is None:
             return prompt, weights, None
-        return prompt, weights, _Held(prompt, weights, history, front, held.provider)
+        return prompt, weights, _Held(prompt, weights, history, front, held.provider, plain=True)
 
     def _hold(self, session: str, lane: str, held: _Held | None) -> None:
         key = (session, lane)
@@ -208,6 +217,18 @@ class Unfolder:
         self._held.move_to_end(key)
         if len(self._held) > _LANES_KEPT:
             self._held.popitem(last=False)
+
+
+def _goes_on(body: Body, new: list[Any]) -> bool:
+    """Whether a body is one of the Messages API as well as the one whose messages it repeats."""
+    if body.raw.keys() & _OTHER_BULK or not speak_messages(new, first=not body.count):
+        return False
+    around = {**body.fields, "messages": []}
+    if "tools" in body.raw:
+        around["tools"] = decode(body.raw["tools"])
+    if "system" in body.raw:
+        around["system"] = None
+    return may_be_messages(around)
 
 
 def _front(body: Body) -> tuple[bytes | None, ...]:

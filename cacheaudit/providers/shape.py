@@ -71,6 +71,26 @@ def may_be_chat(body: Mapping[str, Any]) -> bool:
     return _kind(body) in ("chat", "either")
 
 
+def speak_messages(messages: list[Any], *, first: bool) -> bool:
+    """Whether no message speaks for another API than the Messages API, whatever stands around.
+
+    Args:
+        messages: Some in a row of a conversation.
+        first: Whether they are its beginning.
+    """
+    dicts = [message for message in messages if isinstance(message, dict)]
+    if any(_role(m) in _CHAT_ROLES or "tool_calls" in m for m in dicts):
+        return False
+    if first and dicts and _role(dicts[0]) == "system":
+        return False
+    blocks = [block for message in dicts for block in _content([message])]
+    return not any(
+        block.get("type") in _CHAT_KINDS if "type" in block else len(block) == 1
+        for block in blocks
+        if isinstance(block.get("type", ""), str)
+    )
+
+
 def is_converse(body: Mapping[str, Any]) -> bool:
     """Whether a body has the shape of Bedrock Converse."""
     return _kind(body) == "converse"

@@ -99,6 +99,25 @@ def edited(body: dict[str, Any], how: str, turn: dict[str, Any]) -> dict[str, An
     return new
 
 
+def test_what_remains_may_be_of_another_api() -> None:
+    """Without its tools the body is expanded by what its messages look like."""
+    unfolder = Unfolder(Problems())
+    body: dict[str, Any] = {
+        "model": "claude-opus-5",
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "u"},
+        ],
+        "tools": [{"name": "t", "input_schema": {}}],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    }
+    for _ in range(2):
+        assert unfolded(unfolder, body) == expand(body, provider="anthropic")
+        del body["tools"]
+        assert unfolded(unfolder, body) == expand(body, provider="anthropic")
+        body["tools"] = [{"name": "t", "input_schema": {}}]
+
+
 def unfolded(unfolder: Unfolder, body: dict[str, Any], lane: str | None = "main") -> Prompt | None:
     data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
     read = read_body(data, unfolder.histories())
