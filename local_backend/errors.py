@@ -130,3 +130,45 @@ class ForwardError(ModelError):
     """A batch that does not fit the model or the memory it is to run on."""
 
     error_code = "forward_error"
+
+
+class EngineError(LocalBackendError):
+    """Something about running requests."""
+
+    error_code = "engine_error"
+
+
+class EngineConfigError(EngineError):
+    """A setting of the engine is out of range, or two contradict each other."""
+
+    error_code = "engine_config"
+
+
+class EngineRequestError(EngineError):
+    """A request that makes no sense; which part, and why."""
+
+    error_code = "engine_request"
+
+
+class EngineBusyError(EngineError):
+    """As many requests run and wait as may; the same request may be sent again later."""
+
+    error_code = "engine_busy"
+
+
+class EngineClosedError(EngineError):
+    """The engine takes no more requests."""
+
+    error_code = "engine_closed"
+
+
+class NotDeterministicError(EngineError):
+    """A model cannot give equal bits however its tokens are batched, cut and cached."""
+
+    error_code = "not_deterministic"
+
+
+class SamplingError(EngineError):
+    """No token can be drawn from the scores of a model: they are no numbers."""
+
+    error_code = "sampling_error"

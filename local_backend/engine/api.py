@@ -176,6 +176,8 @@ class EngineStats:
         preempted: Requests that gave their pages back to be computed again later.
         evicted_pages: Pages evicted.
         refused: Submissions turned away because the queue was full.
+        recomputed_tokens: Tokens computed once more for requests that had given way; not part of
+            the other counts.
     """
 
     pools: dict[str, PoolStats]
@@ -190,3 +192,4 @@ class EngineStats:
     preempted: int
     evicted_pages: int
     refused: int
+    recomputed_tokens: int = 0

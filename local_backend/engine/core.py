@@ -1,0 +1,336 @@
+"""The engine: requests in, events out, one pass of the model a step.
+
+It belongs to one thread; :mod:`local_backend.engine.loop` gives it one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from local_backend.engine.api import (
+    EngineStats,
+    Event,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Piece,
+    PoolStats,
+    Started,
+)
+from local_backend.engine.generation import Generation
+from local_backend.engine.intake import Intake
+from local_backend.engine.passes import Outcome, Passes
+from local_backend.engine.scheduler import Scheduler, Work
+from local_backend.engine.stops import Found, StopText
+from local_backend.errors import CacheStateError, EngineBusyError
+from local_backend.kvcache.events import EventKind
+
+if TYPE_CHECKING:
+    from local_backend.engine.config import EngineConfig
+    from local_backend.engine.exactness import Exactness
+    from local_backend.kvcache.manager import CacheManager
+    from local_backend.layers.memory import KVMemory
+    from local_backend.models.base import Model
+    from local_backend.tokenizer.base import Tokenizer
+
+
+class Engine:
+    """Runs requests on a model over a cache.
+
+    Args:
+        model: What is run.
+        tokenizer: For the text of answers and the tokens that end one.
+        config: Sizes and limits.
+        manager: Of the pages.
+        memory: The pages.
+        clock: Seconds; for deadlines and times in events.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        config: EngineConfig,
+        manager: CacheManager,
+        memory: KVMemory,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.config = config
+        self.manager = manager
+        self.intake = Intake(model, config, manager)
+        self._clock = clock
+        self._scheduler = Scheduler(manager, config)
+        self._passes = Passes(model, memory, manager)
+        self._live: dict[str, Generation] = {}
+        self._events: list[Event] = []
+        self._order = 0
+        self._counts: Counter[str] = Counter()
+        self._finished: Counter[str] = Counter()
+
+    @property
+    def context_length(self) -> int:
+        """Longest prompt and answer together that this engine can hold."""
+        return self.intake.context_length
+
+    @cached_property
+    def exactness(self) -> Exactness:
+        """Whether its results depend on batching, cutting and caching; tried when first asked."""
+        from local_backend.engine.exactness import try_exactness
+
+        return try_exactness(self.model, self.config.page_size)
+
+    @property
+    def live(self) -> int:
+        """Requests submitted and not ended."""
+        return len(self._live)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something: requests live, or events not handed out yet."""
+        return bool(self._live or self._events)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether requests are live and none of them runs: pages are awaited."""
+        return bool(self._live) and not self._scheduler.running
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no page is in use; without live requests tiers may still read some."""
+        return not any(size.protected for size in self.manager.sizes().values())
+
+    @property
+    def capacity(self) -> int:
+        """Most requests that may be live."""
+        return self.config.max_running + self.config.max_waiting
+
+    # Requests.
+
+    def now(self) -> float:
+        """What its clock says; any thread may ask."""
+        return self._clock()
+
+    def submit(self, request: GenerationRequest, *, submitted_s: float | None = None) -> None:
+        """Take a request; its events come out of the following steps.
+
+        Args:
+            request: What to do.
+            submitted_s: When it was submitted, by the engine's clock; None for now.
+
+        Raises:
+            EngineRequestError: It makes no sense.
+            RequestTooLargeError: It is longer than the context or the cache.
+            EngineBusyError: As many are live as may.
+            CacheStateError: A live request has its name.
+        """
+        self.intake.check(request)
+        if request.name in self._live:
+            raise CacheStateError(f"request {request.name!r} is live already")
+        if self.live >= self.capacity:
+            self._counts["refused"] += 1
+            raise EngineBusyError(
+                f"{self.live} requests run or wait, which is as many as may",
+                "send it again later",
+            )
+        generation = Generation(
+            request,
+            self._order,
+            self.intake.key(request),
+            StopText(self.tokenizer, request.stop_sequences),
+            self._clock() if submitted_s is None else submitted_s,
+            self.intake.room(request),
+        )
+        self._order += 1
+        self._live[request.name] = generation
+        self._scheduler.add(generation)
+
+    def cancel(self, name: str) -> bool:
+        """End a request; its pages are free at once. False where none of that name is live."""
+        generation = self._live.get(name)
+        if generation is None:
+            return False
+        self._end(generation, FinishReason.CANCELLED)
+        return True
+
+    def cancel_all(self) -> None:
+        """End all requests."""
+        for name in list(self._live):
+            self.cancel(name)
+
+    def fail_all(self, error: Exception) -> list[Event]:
+        """End all requests, because of something that none of them alone is to blame for.
+
+        Returns:
+            What happened since the last step.
+        """
+        for generation in list(self._live.values()):
+            self._end(generation, FinishReason.FAILED, error=error)
+        return self._take_events()
+
+    # Steps.
+
+    def step(self) -> list[Event]:
+        """Do one pass, if there is anything to do.
+
+        Returns:
+            What happened since the last step, in order; for each request ``Started``, pieces, and
+            ``Finished``. A request that ends before its prompt is complete has ``Finished`` only.
+        """
+        self.manager.poll()
+        now = self._clock()
+        for generation in list(self._live.values()):
+            if generation.deadline_s is not None and now >= generation.deadline_s:
+                self._end(generation, FinishReason.DEADLINE)
+        self._scheduler.admit(now)
+        if works := self._scheduler.plan():
+            self._run(works)
+        return self._take_events()
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _run(self, works: list[Work]) -> None:
+        outcomes = self._passes.run(works)
+        self._counts["steps"] += 1
+        now = self._clock()
+        for outcome in outcomes:
+            generation = outcome.work.generation
+            if outcome.error is not None:
+                self._end(generation, FinishReason.FAILED, error=outcome.error)
+            else:
+                self._advance(outcome, now)
+
+    def _advance(self, outcome: Outcome, now: float) -> None:
+        work, generation = outcome.work, outcome.work.generation
+        again = generation.note_computed(work.start, work.end)
+        self._counts["recomputed_tokens"] += again
+        if not work.completes:
+            return
+        if not generation.is_started:
+            self._start(generation, now)
+        if outcome.token is None:
+            self._end(generation, FinishReason.LENGTH)
+        else:
+            self._take(generation, outcome.token)
+
+    def _start(self, generation: Generation, now: float) -> None:
+        generation.is_started = True
+        usage = generation.usage()
+        admitted = now if generation.admitted_s is None else generation.admitted_s
+        queue_s = admitted - generation.submitted_s
+        self._events.append(
+            Started(
+                name=generation.request.name,
+                usage=usage,
+                queue_s=queue_s,
+                prefill_s=now - admitted,
+            )
+        )
+        self._counts["prompt_tokens"] += usage.prompt
+        self._counts["hit_tokens"] += usage.hit
+        self._counts["computed_tokens"] += usage.computed
+
+    def _take(self, generation: Generation, token: int) -> None:
+        """One more token of an answer."""
+        name = generation.request.name
+        generation.output += 1
+        self._counts["output_tokens"] += 1
+        if token in self.tokenizer.stops:
+            self._events.append(Piece(name=name, token=token, text=""))
+            self._end(generation, FinishReason.STOP_TOKEN)
+            return
+        text = generation.text.feed(token)
+        if isinstance(text, Found):
+            self._events.append(Piece(name=name, token=token, text=text.before))
+            self._end(generation, FinishReason.STOP_SEQUENCE, stop_sequence=text.sequence)
+            return
+        self._events.append(Piece(name=name, token=token, text=text))
+        if generation.output >= generation.room:
+            self._end(generation, FinishReason.LENGTH)
+        else:
+            generation.pending = token
+
+    def _end(
+        self,
+        generation: Generation,
+        reason: FinishReason,
+        *,
+        stop_sequence: str | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        """The last event of a request; its pages are given back before anyone hears of it."""
+        del self._live[generation.request.name]
+        self._scheduler.remove(generation)
+        rest: str | Found = "" if stop_sequence is not None else generation.text.finish()
+        if isinstance(rest, Found):
+            reason, stop_sequence = FinishReason.STOP_SEQUENCE, rest.sequence
+            rest = rest.before
+        self._finished[str(reason)] += 1
+        self._events.append(
+            Finished(
+                name=generation.request.name,
+                reason=reason,
+                text=rest,
+                output_tokens=generation.output,
+                stop_sequence=stop_sequence,
+                error=None if error is None else f"{type(error).__name__}: {error}",
+            )
+        )
+
+    # Books.
+
+    def stats(self) -> EngineStats:
+        """The engine now, and what it did so far."""
+        counts = self._counts
+        evicted = self.manager.events.counts[EventKind.EVICT].pages
+        return EngineStats(
+            pools={
+                name: PoolStats(
+                    available=size.available,
+                    evictable=size.evictable,
+                    protected=size.protected,
+                    total=size.total,
+                )
+                for name, size in self.manager.sizes().items()
+            },
+            waiting=len(self._scheduler.waiting),
+            running=len(self._scheduler.running),
+            steps=counts["steps"],
+            prompt_tokens=counts["prompt_tokens"],
+            hit_tokens=counts["hit_tokens"],
+            computed_tokens=counts["computed_tokens"],
+            output_tokens=counts["output_tokens"],
+            finished=dict(self._finished),
+            preempted=self._scheduler.preempted,
+            evicted_pages=evicted + self._scheduler.evicted_in_growth,
+            refused=counts["refused"],
+            recomputed_tokens=counts["recomputed_tokens"],
+        )
+
+    def check_integrity(self) -> None:
+        """Compare all books with what is really held.
+
+        Raises:
+            CacheIntegrityError: Something contradicts.
+        """
+        self.manager.check_integrity()
+
+    def reset_cache(self) -> int:
+        """Forget everything cached; how many pages that were.
+
+        Raises:
+            CacheStateError: Requests are live, or pages are on their way to a tier.
+        """
+        return self.manager.reset()
+
+    def close(self) -> None:
+        """Finish offloads and close the tiers."""
+        self.manager.close()
