@@ -42,6 +42,7 @@ class Attempt:
         prepared: What the writer has worked out already, for a stream that it wrote before its end.
         finished: The writer has seen its end.
         void: Nothing was sent, so that there is nothing to record.
+        sender: What can send the request again; ``None`` where nobody will.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Attempt:
         "received",
         "reserved",
         "scope",
+        "sender",
         "sent",
         "started_at",
         "status",
@@ -97,6 +99,7 @@ class Attempt:
         self.prepared: Any = None
         self.finished = False
         self.void = False
+        self.sender: Any = None
         self._kept = 0
 
     @property

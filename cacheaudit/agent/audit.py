@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks, Mode
+from cacheaudit.agent.keep_alive.settings import KeepAlive, keep_alive_of
+from cacheaudit.agent.keep_alive.settings import Mode as KeepAliveMode
 from cacheaudit.agent.middleware import MARK, middleware
 from cacheaudit.agent.plan import Planner, new_id
 from cacheaudit.agent.recorder import Limits, Recorder, RecorderState
@@ -23,8 +25,11 @@ from cacheaudit.model.clock import Clock, SystemClock, iso
 if TYPE_CHECKING:
     from contextvars import Token
 
+    from cacheaudit.agent.keep_alive.keeper import KeeperState
+    from cacheaudit.agent.keep_alive.service import KeepAliveService
     from cacheaudit.agent.ledger import Ledger
     from cacheaudit.agent.maker import CallMaker
+    from cacheaudit.agent.planner.policy import PlanPolicy
     from cacheaudit.agent.scope import Scope
     from cacheaudit.store import Store
 
@@ -42,16 +47,20 @@ class CacheAudit:
         db: Where calls are kept: the name of a SQLite file or an SQLAlchemy URL. Without it,
             ``CACHEAUDIT_DB`` or the file in the user's data folder that every command reads.
         mode: ``observe`` changes no byte of any request. ``auto`` lets a planner place cache
-            markers; without ``planner`` it does what ``observe`` does.
-        planner: Changes requests before they are sent, in mode ``auto``.
+            markers.
+        planner: Changes requests before they are sent, in mode ``auto``; without one, the
+            built-in :class:`~cacheaudit.agent.planner.planner.BreakpointPlanner`.
+        policy: What the built-in planner may do.
         store_text: Keep the text of prompts and of error messages too.
         project: Project that sessions are filed under.
         limits: How much may wait to be written.
         on_call: Told of every recorded call, in the writer's thread.
+        keep_alive: ``"running"``, ``"idle"`` or a :class:`~keep_alive.settings.KeepAlive`: send
+            requests again so that their cache entries live on. Off by default: it costs money.
         clock: Where times come from.
 
     Raises:
-        ConfigError: ``mode`` is none of the two.
+        ConfigError: ``mode`` is none of the two, or ``keep_alive`` makes no sense.
     """
 
     def __init__(
@@ -60,10 +69,12 @@ class CacheAudit:
         mode: Mode = "auto",
         *,
         planner: Planner | None = None,
+        policy: PlanPolicy | None = None,
         store_text: bool = False,
         project: str | None = None,
         limits: Limits | None = None,
         on_call: Callable[[Call], None] | None = None,
+        keep_alive: KeepAlive | KeepAliveMode | None = None,
         clock: Clock | None = None,
     ) -> None:
         if mode not in _MODES:
@@ -71,20 +82,32 @@ class CacheAudit:
         self.mode: Mode = mode
         self._db = None if db is None else os.fspath(db)
         self._store_text = store_text
-        self._planner = planner if mode == "auto" else None
+        self._planner = (planner or _planner(policy)) if mode == "auto" else None
         self._on_call = on_call
         self._owner = new_id()
         self._now = (clock or SystemClock()).now
         self._faults = Faults()
+        self._refreshes: KeepAliveService | None = None
+        refreshes = keep_alive_of(keep_alive)
+        is_told = self._planner is not None or on_call is not None or refreshes.mode != "off"
         self._recorder = Recorder(
             make=self._make,
             open_store=self._open,
             faults=self._faults,
             limits=limits,
-            learn=self._learn if self._planner is not None or on_call is not None else None,
+            learn=self._learn if is_told else None,
             project=project,
         )
-        self._hooks = Hooks(self._owner, self._recorder, self._faults, self._now, self._planner)
+        if refreshes.mode != "off":
+            from cacheaudit.agent.keep_alive.service import KeepAliveService
+
+            self._refreshes = KeepAliveService(
+                refreshes, self._recorder, self._faults, self._now, self._owner
+            )
+        watch = None if self._refreshes is None else self._refreshes.sent
+        self._hooks = Hooks(
+            self._owner, self._recorder, self._faults, self._now, self._planner, watch
+        )
 
     def wrap(self, client: _Client) -> _Client:
         """Return a client that is used like ``client`` and whose calls are recorded.
@@ -107,7 +130,15 @@ class CacheAudit:
         for known in getattr(client, "middleware", ()):
             if getattr(known, MARK, None) is self._hooks:
                 return client
-        wrapped: _Client = derive(middleware(self._hooks, self._faults))
+        if self._refreshes is None:
+            wrapped: _Client = derive(
+                middleware(self._hooks, self._faults, str(getattr(client, "base_url", "")))
+            )
+            return wrapped
+        origin = self._refreshes.origin()
+        sender = self._refreshes.sender_of(origin)
+        wrapped = derive(middleware(self._hooks, self._faults, sender))
+        origin.bind(wrapped)
         return wrapped
 
     def transport(self, inner: Any) -> Any:
@@ -142,7 +173,7 @@ class CacheAudit:
             UsageError: There is no such purpose.
         """
         scope = nested(current(self._owner), name, task=task, purpose=purpose, fresh=fresh)
-        return SessionScope(self, self._owner, scope)
+        return SessionScope(self, self._owner, scope, is_run=scope.lane is None)
 
     def purpose(self, purpose: str) -> SessionScope:
         """Say why the calls inside a ``with`` block are made, in the lane that is open.
@@ -158,6 +189,8 @@ class CacheAudit:
 
     def close(self, timeout: float = 10.0) -> bool:
         """Write everything, streams that still run as far as they came, and close the store."""
+        if self._refreshes is not None:
+            self._refreshes.close()
         return self._recorder.close(timeout)
 
     def __enter__(self) -> Self:
@@ -175,6 +208,19 @@ class CacheAudit:
     def state(self) -> RecorderState:
         """What was written, what waits, and what could not be recorded."""
         return self._recorder.state
+
+    @property
+    def keep_alive(self) -> KeeperState | None:
+        """What became of refreshes so far; ``None`` where keep-alive is off."""
+        return None if self._refreshes is None else self._refreshes.state
+
+    def settle(self, session: str) -> None:
+        """Say that a session's run is over: from now on it counts as idle for keep-alive.
+
+        The end of a ``with audit.session(...)`` block says so by itself.
+        """
+        if self._refreshes is not None:
+            self._refreshes.settle(session)
 
     def sessions(self, names: list[str] | None = None) -> list[Session]:
         """Read sessions back from the store, all or those named, behind all calls that ended.
@@ -212,6 +258,11 @@ class CacheAudit:
                     count += 1
         return count
 
+    def planned(self, session: str | None = None) -> list[str]:
+        """Say what the planner did in a session of this program and why, line by line."""
+        told = getattr(self._planner, "report", None)
+        return [] if told is None else list(told(session))
+
     def _make(self) -> CallMaker:
         from cacheaudit.agent.maker import CallMaker
         from cacheaudit.ingest.problems import Problems
@@ -227,8 +278,16 @@ class CacheAudit:
     def _learn(self, call: Call) -> None:
         if self._planner is not None:
             self._planner.learn(call)
+        if self._refreshes is not None:
+            self._refreshes.learn(call)
         if self._on_call is not None:
             self._on_call(call)
+
+
+def _planner(policy: PlanPolicy | None) -> Planner:
+    from cacheaudit.agent.planner.planner import BreakpointPlanner
+
+    return BreakpointPlanner(policy)
 
 
 class SessionScope:
@@ -239,10 +298,13 @@ class SessionScope:
         lane: The lane's name; ``None`` where it is told from the content.
     """
 
-    def __init__(self, audit: CacheAudit, owner: str, scope: Scope) -> None:
+    def __init__(
+        self, audit: CacheAudit, owner: str, scope: Scope, *, is_run: bool = False
+    ) -> None:
         self._audit = audit
         self._owner = owner
         self._scope = scope
+        self._is_run = is_run
         self._tokens: list[Token[Any]] = []
         self.id = scope.session
         self.lane = scope.lane
@@ -259,6 +321,8 @@ class SessionScope:
     ) -> None:
         if self._tokens:
             leave(self._tokens.pop())
+            if self._is_run and self.id is not None:
+                self._audit.settle(self.id)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -289,7 +353,8 @@ class SessionScope:
         from cacheaudit.agent.summary import summary
 
         found = self._audit.sessions([str(self.id)])
-        return summary(str(self.id), found, self._audit.state)
+        text = summary(str(self.id), found, self._audit.state)
+        return "\n".join([text, *self._audit.planned(str(self.id))])
 
 
 def wrap(

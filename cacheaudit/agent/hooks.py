@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.capture import Capture
@@ -14,6 +14,8 @@ from cacheaudit.agent.recorder import Recorder
 from cacheaudit.agent.scope import current
 
 Mode = Literal["auto", "observe"]
+# A refresh must repeat what was sent; a probe must send what it says.
+_AS_IT_IS: Final = frozenset({"keep_alive", "probe"})
 
 
 class Hooks:
@@ -25,6 +27,7 @@ class Hooks:
         faults: Counts what fails.
         now: The clock.
         planner: Changes requests; ``None``: nothing is ever changed.
+        watch: Told of every request that is sent, in the thread that sends it.
     """
 
     def __init__(
@@ -34,12 +37,14 @@ class Hooks:
         faults: Faults,
         now: Callable[[], float],
         planner: Planner | None = None,
+        watch: Callable[[Attempt], None] | None = None,
     ) -> None:
         self._owner = owner
         self._recorder = recorder
         self._faults = faults
         self._now = now
         self._planner = planner
+        self._watch = watch
         self._capture = Capture(recorder, faults, now)
         self._logical = LogicalCalls()
 
@@ -68,6 +73,8 @@ class Hooks:
         """Return the body to send instead; ``None``: the request stays as it is."""
         if self._planner is None or attempt.kind != "call" or not isinstance(body, dict):
             return None
+        if attempt.scope.purpose in _AS_IT_IS:
+            return None
         try:
             if attempt.number and (known := self._logical.again(retry_key)) is not None:
                 return known.body
@@ -85,6 +92,8 @@ class Hooks:
         """Note the HTTP request of an attempt."""
         try:
             self._capture.request(attempt, request)
+            if self._watch is not None:
+                self._watch(attempt)
         except Exception as error:
             self._faults("request", error)
 

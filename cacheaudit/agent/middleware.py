@@ -6,7 +6,7 @@ replaced: the middleware hands the request on and looks at the response that com
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,16 +18,22 @@ from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks
 
 MARK: Final = "cacheaudit_hooks"
+SenderOf = Callable[[Attempt], Any]
 
 
-def middleware(hooks: Hooks, faults: Faults) -> Any:
+def middleware(hooks: Hooks, faults: Faults, sender: SenderOf | None = None) -> Any:
     """Make the middleware; an instance of the SDK's own class, good for both kinds of client.
+
+    Args:
+        hooks: Where attempts go.
+        faults: Counts what fails.
+        sender: Makes what can send a request again, where somebody may want to.
 
     Raises:
         MissingExtraError: The SDK is not installed.
     """
     base: type = need("anthropic", "anthropic").Middleware
-    steps = _Steps(hooks, faults)
+    steps = _Steps(hooks, faults, sender)
 
     def handle(_: Any, request: Any, call_next: Callable[[Any], Any]) -> Any:
         attempt, request = steps.before(request)
@@ -64,9 +70,10 @@ def middleware(hooks: Hooks, faults: Faults) -> Any:
 class _Steps:
     """What happens before and after the rest of the chain. No method raises."""
 
-    def __init__(self, hooks: Hooks, faults: Faults) -> None:
+    def __init__(self, hooks: Hooks, faults: Faults, sender: SenderOf | None) -> None:
         self._hooks = hooks
         self._faults = faults
+        self._sender = sender
 
     def before(self, request: Any) -> tuple[Attempt | None, Any]:
         """Open the attempt and, where there is a planner, change the request."""
@@ -77,8 +84,11 @@ class _Steps:
             attempt = self._hooks.begin(request.method, url, request.retries_taken, key)
             if attempt is None:
                 return None, request
-            planned = self._hooks.plan(attempt, request.json, url, key)
-            return attempt, request if planned is None else request.copy(body=planned)
+            if self._sender is not None:
+                attempt.sender = self._sender(attempt)
+            address = self._base + url if url.startswith("/") else url
+            planned = self._hooks.plan(attempt, request.json, address, key)
+            return attempt, request if planned is None else with_body(request, planned)
         except Exception as error:
             self._faults("before", error)
             return attempt, request
@@ -108,3 +118,22 @@ class _Steps:
         except Exception as fault:
             self._faults("failed", fault)
         self._hooks.failed(attempt, error)
+
+
+def with_body(request: Any, body: Mapping[str, Any]) -> Any:
+    """Return a request with another body.
+
+    The SDK's own ``copy`` makes a deep copy of the body that is replaced, which takes longer than
+    all the rest of a plan; it is used where the request has another make than the one known here.
+    """
+    try:
+        options = request.options.model_copy(update={"json_data": body})
+        return type(request)(
+            options=options,
+            cast_to=request.cast_to,
+            stream=request.stream,
+            stream_cls=request.stream_cls,
+            retries_taken=request.retries_taken,
+        )
+    except (AttributeError, TypeError):
+        return request.copy(body=body)

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ from sqlalchemy.engine import Engine
 from cacheaudit.errors import StoreError
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Finding
-from cacheaudit.store import ledger
+from cacheaudit.store import history, ledger
 from cacheaudit.store.engine import (
     make_engine,
     parse_url,
@@ -191,6 +192,16 @@ class Store:
         """Append decisions with both their prices."""
         with writing(self._engine) as connection:
             ledger.put_decisions(connection, made)
+
+    def recent_starts(self, most: int) -> list[history.Start]:
+        """Return session, lane, start and stop reason of the latest requests, in order of time."""
+        with reading(self._engine) as connection:
+            return history.recent_starts(connection, most)
+
+    def spent(self, kind: str, since: float) -> Decimal:
+        """Sum what decisions of one kind have cost since a moment."""
+        with reading(self._engine) as connection:
+            return history.spent(connection, kind, since)
 
     def decisions(self, session: str | None = None) -> list[Decision]:
         """Return decisions, those of one session or all."""

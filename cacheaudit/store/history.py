@@ -1,0 +1,46 @@
+"""What later decisions learn from: when requests were made, and what was spent on what."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from cacheaudit.store.tables import calls, decisions, sessions
+
+Start = tuple[str, str, float, str | None]
+
+
+def recent_starts(connection: Connection, most: int) -> list[Start]:
+    """Return the latest requests that were answered: session, lane, start, stop reason.
+
+    Args:
+        connection: The database.
+        most: How many at most.
+
+    Returns:
+        In order of time. Requests that only kept an entry alive, and the like, are left out.
+    """
+    query = (
+        sa.select(sessions.c.name, calls.c.lane, calls.c.started_at, calls.c.stop_reason)
+        .join(sessions, sessions.c.id == calls.c.session_id)
+        .where(
+            calls.c.started_at.is_not(None),
+            calls.c.relative_time.is_(False),
+            calls.c.has_error.is_(False),
+            calls.c.purpose.in_(("main", "subagent", "retry", "other")),
+        )
+        .order_by(calls.c.started_at.desc())
+        .limit(most)
+    )
+    rows = [(row[0], row[1], float(row[2]), row[3]) for row in connection.execute(query)]
+    return rows[::-1]
+
+
+def spent(connection: Connection, kind: str, since: float) -> Decimal:
+    """Sum the prices of decisions of one kind since a moment, in whatever currency they are."""
+    query = sa.select(decisions.c.action_price).where(
+        decisions.c.kind == kind, decisions.c.at >= since, decisions.c.action_price.is_not(None)
+    )
+    return sum((row[0] for row in connection.execute(query)), Decimal(0))
