@@ -130,15 +130,12 @@ class CacheAudit:
         for known in getattr(client, "middleware", ()):
             if getattr(known, MARK, None) is self._hooks:
                 return client
-        if self._refreshes is None:
-            wrapped: _Client = derive(
-                middleware(self._hooks, self._faults, str(getattr(client, "base_url", "")))
-            )
-            return wrapped
-        origin = self._refreshes.origin()
-        sender = self._refreshes.sender_of(origin)
-        wrapped = derive(middleware(self._hooks, self._faults, sender))
-        origin.bind(wrapped)
+        base = str(getattr(client, "base_url", ""))
+        origin = None if self._refreshes is None else self._refreshes.origin()
+        sender = None if origin is None else origin.of
+        wrapped: _Client = derive(middleware(self._hooks, self._faults, sender, base))
+        if origin is not None:
+            origin.bind(wrapped)
         return wrapped
 
     def transport(self, inner: Any) -> Any:

@@ -21,19 +21,20 @@ MARK: Final = "cacheaudit_hooks"
 SenderOf = Callable[[Attempt], Any]
 
 
-def middleware(hooks: Hooks, faults: Faults, sender: SenderOf | None = None) -> Any:
+def middleware(hooks: Hooks, faults: Faults, sender: SenderOf | None = None, home: str = "") -> Any:
     """Make the middleware; an instance of the SDK's own class, good for both kinds of client.
 
     Args:
         hooks: Where attempts go.
         faults: Counts what fails.
         sender: Makes what can send a request again, where somebody may want to.
+        home: Address that the client's paths are relative to.
 
     Raises:
         MissingExtraError: The SDK is not installed.
     """
     base: type = need("anthropic", "anthropic").Middleware
-    steps = _Steps(hooks, faults, sender)
+    steps = _Steps(hooks, faults, sender, home)
 
     def handle(_: Any, request: Any, call_next: Callable[[Any], Any]) -> Any:
         attempt, request = steps.before(request)
@@ -70,10 +71,11 @@ def middleware(hooks: Hooks, faults: Faults, sender: SenderOf | None = None) -> 
 class _Steps:
     """What happens before and after the rest of the chain. No method raises."""
 
-    def __init__(self, hooks: Hooks, faults: Faults, sender: SenderOf | None) -> None:
+    def __init__(self, hooks: Hooks, faults: Faults, sender: SenderOf | None, home: str) -> None:
         self._hooks = hooks
         self._faults = faults
         self._sender = sender
+        self._home = home.rstrip("/")
 
     def before(self, request: Any) -> tuple[Attempt | None, Any]:
         """Open the attempt and, where there is a planner, change the request."""
@@ -86,7 +88,7 @@ class _Steps:
                 return None, request
             if self._sender is not None:
                 attempt.sender = self._sender(attempt)
-            address = self._base + url if url.startswith("/") else url
+            address = self._home + url if url.startswith("/") else url
             planned = self._hooks.plan(attempt, request.json, address, key)
             return attempt, request if planned is None else with_body(request, planned)
         except Exception as error:

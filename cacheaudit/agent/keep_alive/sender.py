@@ -47,13 +47,14 @@ class Origin:
         self._client = weakref.ref(client)
         self._is_async = inspect.iscoroutinefunction(getattr(client, "post", None))
 
-    def sender(self) -> Sender | None:
-        """Return what can send again; called where the request itself is sent.
+    def of(self, attempt: object) -> Sender | None:
+        """Return what can send an attempt again; called where it is sent itself.
 
         Returns:
             ``None`` where nothing can be sent from outside: no client, or an event loop other than
             asyncio's.
         """
+        del attempt
         client = None if self._client is None else self._client()
         if client is None:
             return None

@@ -15,7 +15,7 @@ from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.keep_alive.gaps import pauses
 from cacheaudit.agent.keep_alive.keeper import Keeper, KeeperState
 from cacheaudit.agent.keep_alive.notes import REFRESHED, Notes
-from cacheaudit.agent.keep_alive.sender import Origin, Sender
+from cacheaudit.agent.keep_alive.sender import Origin
 from cacheaudit.agent.keep_alive.series import RUNNING_STOPS
 from cacheaudit.agent.keep_alive.settings import KeepAlive
 from cacheaudit.agent.keep_alive.timer import Timer
@@ -72,11 +72,6 @@ class KeepAliveService:
     def origin(self) -> Origin:
         """Make what stands for a client that is about to be wrapped."""
         return Origin(self._owner)
-
-    @staticmethod
-    def sender_of(origin: Origin) -> Callable[[Attempt], Sender | None]:
-        """Return what gives each of a client's attempts its sender."""
-        return lambda _: origin.sender()
 
     def sent(self, attempt: Attempt) -> None:
         """See :meth:`Keeper.sent`."""
