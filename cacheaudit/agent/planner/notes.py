@@ -1,0 +1,96 @@
+"""What the planner did in a session and why, for ``s.report()``. No text of prompts is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final
+
+from cacheaudit.agent.planner.lifetime import NONE, Choice
+
+_KINDS_KEPT: Final = 24
+_PATHS_KEPT: Final = 24
+_SHOWN: Final = 5
+_LEVELS: Final = {
+    "tools": "tools",
+    "system": "system",
+    "shared": "common end",
+    "history": "end of the request before",
+    "tail": "end",
+}
+
+
+class Notes:
+    """Counts of one session.
+
+    Attributes:
+        calls: Calls that were looked at.
+        marked: Calls that got markers.
+        roles: Markers by the level that they stand on.
+        left: Calls left as they were, by reason.
+        choices: Latest choice of a lifetime, by level.
+        volatile: Changes seen at the front, by path and kind.
+        moved: Paths whose text is sent behind the last marker.
+        hints: Other things that were set, by name.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.marked = 0
+        self.roles: Counter[str] = Counter()
+        self.left: Counter[str] = Counter()
+        self.choices: dict[str, Choice] = {}
+        self.volatile: Counter[tuple[str, str]] = Counter()
+        self.moved: set[str] = set()
+        self.hints: Counter[str] = Counter()
+
+    def leave(self, reason: str) -> None:
+        """Note a call that is sent as it came."""
+        if reason in self.left or len(self.left) < _KINDS_KEPT:
+            self.left[reason] += 1
+
+    def changed(self, path: str, kind: str) -> None:
+        """Note text at the front that differs from the request before."""
+        if (path, kind) in self.volatile or len(self.volatile) < _PATHS_KEPT:
+            self.volatile[path, kind] += 1
+
+    def lines(self, balance: Decimal) -> Iterator[str]:
+        """Write it down.
+
+        Args:
+            balance: What the markers have saved, in ordinary input tokens.
+        """
+        if not self.calls:
+            return
+        roles = ", ".join(f"{_LEVELS.get(r, r)} {n}" for r, n in self.roles.most_common())
+        yield f"Planner: markers on {self.marked} of {self.calls} calls" + (
+            f" ({roles})" if roles else ""
+        )
+        if self.marked:
+            word = "saved" if balance >= 0 else "not yet earned back"
+            yield f"  Foretold: {abs(balance):,.0f} ordinary input tokens {word}"
+        for level, choice in self.choices.items():
+            yield f"  {_choice(level, choice)}"
+        for reason, count in self.left.most_common(_SHOWN):
+            yield f"  {count} left as sent: {reason}"
+        for name, count in self.hints.most_common(_SHOWN):
+            yield f"  {name}: {count} calls"
+        for (path, kind), count in self.volatile.most_common(_SHOWN):
+            what = "sent behind the last marker" if path in self.moved else "reported only"
+            yield f"  {path} changes ({kind}, {count} times): {what}"
+
+
+def _choice(level: str, choice: Choice) -> str:
+    kept = "not marked" if choice.ttl == NONE else f"kept for {choice.ttl}"
+    if choice.prices:
+        values = {t: f"{choice.currency} {price:.6f}" for t, price in choice.prices.items()}
+    else:
+        values = {t: f"{cost:.3f} times the input price" for t, cost in choice.expected.items()}
+    names = {"5m": "5m", "1h": "1h", NONE: "unmarked"}
+    prices = ", ".join(f"{names.get(t, t)} {text}" for t, text in values.items())
+    odds = choice.odds
+    return (
+        f"{_LEVELS.get(level, level)} {kept}: expected {prices}; pauses {odds.short:.0%} within 5"
+        f" minutes, {odds.long:.0%} within an hour, from {odds.seen} seen"
+    )
