@@ -6,7 +6,6 @@ It belongs to one thread; :mod:`local_backend.engine.loop` gives it one.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,16 +17,15 @@ from local_backend.engine.api import (
     FinishReason,
     GenerationRequest,
     Piece,
-    PoolStats,
     Started,
 )
+from local_backend.engine.counts import Counts
 from local_backend.engine.generation import Generation
 from local_backend.engine.intake import Intake
 from local_backend.engine.passes import Outcome, Passes
 from local_backend.engine.scheduler import Scheduler, Work
 from local_backend.engine.stops import Found, StopText
 from local_backend.errors import CacheStateError, EngineBusyError
-from local_backend.kvcache.events import EventKind
 
 if TYPE_CHECKING:
     from local_backend.engine.config import EngineConfig
@@ -71,8 +69,7 @@ class Engine:
         self._live: dict[str, Generation] = {}
         self._events: list[Event] = []
         self._order = 0
-        self._counts: Counter[str] = Counter()
-        self._finished: Counter[str] = Counter()
+        self._counts = Counts()
 
     @property
     def context_length(self) -> int:
@@ -134,7 +131,7 @@ class Engine:
         if request.name in self._live:
             raise CacheStateError(f"request {request.name!r} is live already")
         if self.live >= self.capacity:
-            self._counts["refused"] += 1
+            self._counts.refused += 1
             raise EngineBusyError(
                 f"{self.live} requests run or wait, which is as many as may",
                 "send it again later",
@@ -199,7 +196,7 @@ class Engine:
 
     def _run(self, works: list[Work]) -> None:
         outcomes = self._passes.run(works)
-        self._counts["steps"] += 1
+        self._counts.steps += 1
         now = self._clock()
         for outcome in outcomes:
             generation = outcome.work.generation
@@ -210,8 +207,7 @@ class Engine:
 
     def _advance(self, outcome: Outcome, now: float) -> None:
         work, generation = outcome.work, outcome.work.generation
-        again = generation.note_computed(work.start, work.end)
-        self._counts["recomputed_tokens"] += again
+        self._counts.recomputed_tokens += generation.note_computed(work.start, work.end)
         if not work.completes:
             return
         if not generation.is_started:
@@ -234,15 +230,13 @@ class Engine:
                 prefill_s=now - admitted,
             )
         )
-        self._counts["prompt_tokens"] += usage.prompt
-        self._counts["hit_tokens"] += usage.hit
-        self._counts["computed_tokens"] += usage.computed
+        self._counts.started(usage)
 
     def _take(self, generation: Generation, token: int) -> None:
         """One more token of an answer."""
         name = generation.request.name
         generation.output += 1
-        self._counts["output_tokens"] += 1
+        self._counts.output_tokens += 1
         if token in self.tokenizer.stops:
             self._events.append(Piece(name=name, token=token, text=""))
             self._end(generation, FinishReason.STOP_TOKEN)
@@ -273,7 +267,7 @@ class Engine:
         if isinstance(rest, Found):
             reason, stop_sequence = FinishReason.STOP_SEQUENCE, rest.sequence
             rest = rest.before
-        self._finished[str(reason)] += 1
+        self._counts.ended(reason)
         self._events.append(
             Finished(
                 name=generation.request.name,
@@ -289,31 +283,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """The engine now, and what it did so far."""
-        counts = self._counts
-        evicted = self.manager.events.counts[EventKind.EVICT].pages
-        return EngineStats(
-            pools={
-                name: PoolStats(
-                    available=size.available,
-                    evictable=size.evictable,
-                    protected=size.protected,
-                    total=size.total,
-                )
-                for name, size in self.manager.sizes().items()
-            },
-            waiting=len(self._scheduler.waiting),
-            running=len(self._scheduler.running),
-            steps=counts["steps"],
-            prompt_tokens=counts["prompt_tokens"],
-            hit_tokens=counts["hit_tokens"],
-            computed_tokens=counts["computed_tokens"],
-            output_tokens=counts["output_tokens"],
-            finished=dict(self._finished),
-            preempted=self._scheduler.preempted,
-            evicted_pages=evicted + self._scheduler.evicted_in_growth,
-            refused=counts["refused"],
-            recomputed_tokens=counts["recomputed_tokens"],
-        )
+        return self._counts.stats(self.manager, self._scheduler)
 
     def check_integrity(self) -> None:
         """Compare all books with what is really held.

@@ -1,8 +1,8 @@
 """Decides who is computed next: admission, sharing, passes, and who has to give way.
 
 Who was submitted first goes first, everywhere. A request that does not fit is not overtaken by
-later ones; one that waits for pages which another request is just computing is, since it lacks
-nothing that the later ones could take away.
+later ones. One that waits for pages which another request is just computing is, as long as enough
+pages and a place are left for it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Scheduler:
     def __init__(self, manager: CacheManager, config: EngineConfig) -> None:
         self._manager = manager
         self._config = config
+        self._size = manager.page_size
         self.waiting: list[Generation] = []
         self.running: list[Generation] = []
         self.preempted = 0
@@ -80,29 +81,37 @@ class Scheduler:
 
     def admit(self, now: float) -> None:
         """Give pages to those whose turn it is."""
-        if not self.waiting:
-            return
         kept: list[Generation] = []
+        kept_free = 0
         for index, generation in enumerate(self.waiting):
-            if len(self.running) >= self._config.max_running:
+            if len(self.running) + len(kept) >= self._config.max_running:
                 kept.extend(self.waiting[index:])
                 break
             if self._waits_for_leader(generation):
                 kept.append(generation)
-            elif not self._admit(generation, now):
+                kept_free += self._pages(generation) - generation.leader_until // self._size
+            elif not self._admit(generation, now, kept_free):
                 kept.extend(self.waiting[index:])
                 break
         self.waiting = kept
 
-    def _admit(self, generation: Generation, now: float) -> bool:
-        if self.running and not self._leaves_room(generation):
+    def _tokens(self, generation: Generation) -> int:
+        """Tokens that it needs pages for at admission."""
+        if self._config.container is Container.DYNAMIC:
+            return len(generation.key)
+        # The last token of an answer is never computed.
+        return max(len(generation.key), generation.prompt + generation.room - 1)
+
+    def _pages(self, generation: Generation) -> int:
+        return -(-self._tokens(generation) // self._size)
+
+    def _admit(self, generation: Generation, now: float, kept_free: int) -> bool:
+        if self.running and not self._leaves_room(generation, kept_free):
             return False
-        is_static = self._config.container is Container.STATIC
-        reserve = max(0, generation.room - generation.output - 1) if is_static else 0
         sequence = self._manager.admit(
             generation.request.name,
             generation.key,
-            reserve=reserve,
+            reserve=self._tokens(generation) - len(generation.key),
             container=self._config.container,
             hit_limit=generation.hit_limit,
         )
@@ -113,23 +122,19 @@ class Scheduler:
         insort(self.running, generation, key=_by_order)
         return True
 
-    def _leaves_room(self, generation: Generation) -> bool:
-        """Whether every running request could still grow by a page.
+    def _leaves_room(self, generation: Generation, kept_free: int) -> bool:
+        """Whether pages remain for those that wait for a leader, and one for each that runs.
 
         Without that margin a request would be let in only to give way to the next page of an older
         one, and be computed again and again.
         """
-        if self._config.container is Container.STATIC:
-            return True
-        groups, margin = self._manager.groups, len(self.running)
-        length = len(generation.key)
-        if all(
-            g.pages_for(length) + margin <= g.pool.available + g.evictable - g.pages_for(length)
-            for g in groups
-        ):
+        if self._config.container is not Container.STATIC:
+            kept_free += len(self.running)
+        groups, need = self._manager.groups, self._pages(generation)
+        if all(need + kept_free <= g.pool.available + g.evictable - need for g in groups):
             return True  # even if all that it finds were idle
         joint = plan_jointly(groups, generation.key, generation.hit_limit)
-        more = length + margin * self._manager.page_size
+        more = self._tokens(generation) + kept_free * self._size
         return all(g.fits(p, more) for g, p in zip(groups, joint.plans, strict=True))
 
     # Sharing among requests that run side by side.
@@ -145,7 +150,7 @@ class Scheduler:
     def _find_leader(self, generation: Generation) -> None:
         """Look for a running request that is computing the next page that this one needs."""
         generation.leader = None
-        size, limit = self._manager.page_size, generation.hit_limit
+        size, limit = self._size, generation.hit_limit
         best = 0
         for other in self.running:
             if not other.is_prefill:
@@ -195,7 +200,7 @@ class Scheduler:
         if length - start <= budget:
             return length
         end = start + max(0, budget)
-        whole = end // self._manager.page_size * self._manager.page_size
+        whole = end // self._size * self._size
         return whole if whole > start else end
 
     def _grow(self, generation: Generation, sequence: Sequence, token: int) -> Sequence | None:
