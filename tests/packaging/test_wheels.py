@@ -90,7 +90,7 @@ def test_wheels_carry_licence_and_version(name: str, wheels: dict[str, Path], ro
 
 def test_the_extra_draws_the_second_wheel_of_the_same_version(wheels: dict[str, Path]) -> None:
     found = metadata(wheels["cacheaudit"])
-    wanted = f"cacheaudit-local=={found['Version']}; extra == 'local'"
+    wanted = f"cacheaudit-local[server,torch]=={found['Version']}; extra == 'local'"
     assert wanted in found.get_all("Requires-Dist", [])
     plain = [need for need in found.get_all("Requires-Dist", []) if "extra ==" not in need]
     assert not any(need.startswith(("torch", "cacheaudit-local")) for need in plain)
