@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
@@ -25,6 +26,7 @@ from cacheaudit.model.clock import Clock, SystemClock, iso
 if TYPE_CHECKING:
     from contextvars import Token
 
+    from cacheaudit.agent.fan_out.send import AsyncSend, FanOutResult, Send
     from cacheaudit.agent.keep_alive.keeper import KeeperState
     from cacheaudit.agent.keep_alive.service import KeepAliveService
     from cacheaudit.agent.ledger import Ledger
@@ -87,6 +89,7 @@ class CacheAudit:
         self._owner = new_id()
         self._now = (clock or SystemClock()).now
         self._faults = Faults()
+        self._client: weakref.ref[Any] | None = None
         self._refreshes: KeepAliveService | None = None
         refreshes = keep_alive_of(keep_alive)
         is_told = self._planner is not None or on_call is not None or refreshes.mode != "off"
@@ -136,6 +139,7 @@ class CacheAudit:
         wrapped: _Client = derive(middleware(self._hooks, self._faults, sender, base))
         if origin is not None:
             origin.bind(wrapped)
+        self._client = weakref.ref(wrapped)
         return wrapped
 
     def transport(self, inner: Any) -> Any:
@@ -179,6 +183,60 @@ class CacheAudit:
             UsageError: There is no such purpose.
         """
         return SessionScope(self, self._owner, current(self._owner).meant(purpose))
+
+    def fan_out(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        client: Any = None,
+        send: Send | None = None,
+        **settings: Any,
+    ) -> FanOutResult:
+        """Send requests that share a prefix so that it is written once and read by the others.
+
+        Requests are grouped by what they share. Where that is long enough to be kept, its end is
+        marked, one request of the group is sent first, and the others when its response begins.
+
+        Args:
+            requests: Arguments of ``messages.create``, one mapping a request; none is changed.
+            client: Client to send with; ``None``: the one that was wrapped last.
+            send: Sends one request in the client's place: ``send(body, began)`` returns the
+                response and, where ``began`` is not ``None``, calls it when that has begun.
+            **settings: Fields of :class:`~cacheaudit.agent.fan_out.service.FanOut`:
+                ``concurrency``, ``mark``, ``order``, ``warm_up``, ``least``,
+                ``return_exceptions``.
+
+        Returns:
+            The responses in the order of the requests, with ``groups``.
+
+        Raises:
+            UsageError: There is no client, or a request cannot be sent like this.
+        """
+        from cacheaudit.agent.fan_out.service import FanOut, FanOutService
+
+        service = FanOutService(self._owner, self._now, self.purpose)
+        return service.run(requests, FanOut(**settings), client or self._latest(), send)
+
+    async def afan_out(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        client: Any = None,
+        send: AsyncSend | None = None,
+        **settings: Any,
+    ) -> FanOutResult:
+        """Send requests that share a prefix, as tasks of the event loop; see :meth:`fan_out`.
+
+        Raises:
+            UsageError: There is no client, or a request cannot be sent like this.
+        """
+        from cacheaudit.agent.fan_out.service import FanOut, FanOutService
+
+        service = FanOutService(self._owner, self._now, self.purpose)
+        return await service.run_async(requests, FanOut(**settings), client or self._latest(), send)
+
+    def _latest(self) -> Any:
+        return None if self._client is None else self._client()
 
     def flush(self, timeout: float = 10.0) -> bool:
         """Wait until every call that has ended is written; ``False``: not in time."""
