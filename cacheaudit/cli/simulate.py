@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cacheaudit.cli._group import BAD_USE, say
 from cacheaudit.cli._machine import Machine
 from cacheaudit.cli._options import output_options, prices_option
 from cacheaudit.cli._output import Output, write_json
@@ -65,6 +66,7 @@ def command(
     Requests that were recorded are simulated exactly; calls of which only the usage is known are
     simulated from their sizes, and where those do not suffice nothing is predicted. With --edit or
     --ttl, what the changes would have saved is shown too: each alone, all together, step by step.
+    A change that the record does not allow is left out, and the exit code is 2.
     """
     from cacheaudit.cli._progress import progress
     from cacheaudit.jobs.inputs import Inputs
@@ -91,6 +93,7 @@ def command(
         )
     if out.form == "json":
         out.write(lambda stream: write_json(result, stream))
+        _refuse(result.refused)
         return
     from cacheaudit.report.renderers.text import emit
     from cacheaudit.report.simulation import simulation_text
@@ -101,3 +104,12 @@ def command(
 
         parts += ["", *what_if_text(result.what_if, result.totals.currency)]
     out.write(lambda stream: emit(parts, stream, out.view))
+    _refuse(result.refused)
+
+
+def _refuse(refused: dict[str, str]) -> None:
+    """Say which edits the record does not allow; the result is out, but not what was asked for."""
+    for text, reason in refused.items():
+        say(f"Error: --edit {text} was left out. {reason}")
+    if refused:
+        raise SystemExit(BAD_USE)

@@ -18,7 +18,21 @@ def page(rule: Rule) -> str:
         lines += ["", "## Fix", "", f"{rule.fix.title}."]
         if rule.fix.patch:
             lines += ["", "```", rule.fix.patch, "```"]
+    lines += _limits(rule)
     return "\n".join(lines) + "\n"
+
+
+def _limits(rule: Rule) -> list[str]:
+    """Say where the saving of a fix is not told, or told under a condition."""
+    if rule.no_edit is not None:
+        return ["", f"No saving is told. {rule.no_edit}"]
+    if rule.is_trade:
+        line = "Its fix can be simulated, but an audit counts it for nothing: what the change was"
+        return ["", f"{line} good for stands in no bill."]
+    if rule.rests_on:
+        names = ", ".join(f"`{name}={value}`" for name, value in rule.rests_on.items())
+        return ["", f"It costs something only where a disputed rule holds: `--switch` {names}."]
+    return []
 
 
 def index() -> str:

@@ -11,8 +11,9 @@ import inspect
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -105,6 +106,11 @@ class Rule(ABC):
         supersedes: Names of more general rules: where this one takes a call's tokens, they are no
             rivals of it, since they would say the same with fewer words.
         fix: What to do.
+        rests_on: Disputed rules of the provider, as switches, without which what it sees loses
+            nothing; its fix saves something only where they hold.
+        is_trade: What it names is usually wanted and buys something that no bill shows, such as
+            room in the context: its fix can be simulated, and counts for nothing in an audit.
+        no_edit: For a loss: why no edit can stand for a fix, and so no saving can be told.
     """
 
     id: ClassVar[str]
@@ -114,6 +120,9 @@ class Rule(ABC):
     provider_reasons: ClassVar[tuple[str, ...]] = ()
     supersedes: ClassVar[tuple[str, ...]] = ()
     fix: ClassVar[Fix | None] = None
+    rests_on: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    is_trade: ClassVar[bool] = False
+    no_edit: ClassVar[str | None] = None
     registry: ClassVar[dict[str, type[Rule]]] = {}
 
     @override

@@ -1,12 +1,12 @@
 """Which edit stands for the fix of a finding.
 
-A rule may name it. For the others the edits that mend their kind of cause are tried, and the one
-that saves most is taken; it has to make the finding's own calls cheaper, not only others.
+A rule may name it. For the others, and where its own may turn out dear, the edits that mend their
+kind of cause are tried, and the one that saves most is taken; it has to make the finding's own
+calls cheaper, not only others. What is usually wanted, such as a compaction, is left as it is.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,8 @@ _PAUSES: Final = ("keep-alive", "ttl")
 _TEXT: Final = ("freeze-text", "move-text", "split-text")
 _MARKERS: Final = ("mark-previous:over=15", "sliding-markers", "join-blocks", "mark")
 
+# Families and rules whose own edit is weighed against others, or may save nothing.
+_WEIGHED: Final = ("TTL", "RTE", "MDL101", "MDL211", "PFX220", "PFX222", "TOL101")
 # Rule name → edits that mend such a cause; the general ones of a family stand last.
 _CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools-changed": ("late-tools", "sort-tools", "normalise", "freeze-text:level=tools"),
@@ -65,17 +67,20 @@ def fix_of(lab: Lab, session: Session, finding: Finding, budget: int) -> Edit | 
     from cacheaudit.simulate.edit import edit_types, parse_edit
 
     rule = find_rule(finding.rule)
+    if rule is not None and rule.is_trade:
+        return None
     own = None if rule is None else rule.fix_edit(session, finding)
-    if own is not None:
+    if own is not None and not finding.rule.startswith(_WEIGHED):
         return lab.priced(own)
-    texts = _candidates(session, finding)
+    known = edit_types()
+    texts = [text for text in _candidates(finding) if text.partition(":")[0] in known]
     before = lab.sum_of(lab.baseline, finding.calls)
     best: Edit | None = None
     most = ZERO
-    for text in texts:
-        if text.partition(":")[0] not in edit_types() or lab.work >= budget:
-            continue
-        edit = lab.priced(parse_edit(text))
+    for edit in ([own] if own is not None else []) + [parse_edit(text) for text in texts]:
+        if lab.work >= budget:
+            break
+        edit = lab.priced(edit)
         trial = lab.alone(edit)
         if trial.bill is None or trial.saves.rank <= most:
             continue
@@ -84,17 +89,5 @@ def fix_of(lab: Lab, session: Session, finding: Finding, budget: int) -> Edit | 
     return best
 
 
-def _candidates(session: Session, finding: Finding) -> tuple[str, ...]:
-    if finding.name == "model-switched":
-        return _one_model(session, finding)
+def _candidates(finding: Finding) -> tuple[str, ...]:
     return _CANDIDATES.get(finding.name) or _FAMILIES.get(finding.rule[:3], ())
-
-
-def _one_model(session: Session, finding: Finding) -> tuple[str, ...]:
-    """Keep the main lane with the model that it used most; a subagent's lane is left alone."""
-    concerned = set(finding.calls)
-    if any(call.lane != "main" for call in session.calls if call.id in concerned):
-        return ()
-    used = Counter(call.model for call in session.calls if call.lane == "main" and call.model)
-    usual = used.most_common(1)
-    return (f"model:to={usual[0][0]},lanes=main",) if len(used) > 1 else ()

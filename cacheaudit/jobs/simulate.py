@@ -26,12 +26,14 @@ from cacheaudit.report.simulation import (
     SimulationAccuracy,
     SimulationResult,
 )
-from cacheaudit.simulate.edit import Edit, apply_all
+from cacheaudit.simulate.build import in_order
+from cacheaudit.simulate.edit import Edit, apply_possible, edit_text
 from cacheaudit.simulate.edits.auto_tool_choice import AutoToolChoice
 from cacheaudit.simulate.forced import forced_paths
 from cacheaudit.simulate.request import Outcome
 from cacheaudit.simulate.run import SimCall, Totals, run
 from cacheaudit.simulate.sizes import Known
+from cacheaudit.simulate.sketch import sketched
 from cacheaudit.simulate.switches import Switches
 from cacheaudit.simulate.whatif import Lab
 
@@ -51,11 +53,11 @@ def simulate(
         progress: Told after every session.
         switches: Disputed rules.
         known: JSON file with what is known of calls besides their usage, by call id.
-        edits: Changes to make before the simulation.
+        edits: Changes to make before the simulation; of those that the record does not allow, the
+            result says why.
 
     Raises:
         UsageError: A path does not exist, or ``known`` cannot be read.
-        EditRefused: The record lacks what an edit needs.
     """
     problems = Problems()
     corpus = open_corpus(inputs, problems, progress)
@@ -65,7 +67,8 @@ def simulate(
     require_readable(corpus, problems)
     recorded = {call.id: call.usage for call in calls}
     facts = {} if known is None else _known(known, recorded.keys())
-    changed = apply_all(edits, calls) if edits else calls
+    changed, refused = _edited(calls, edits)
+    made = [edit for edit in edits if edit_text(edit) not in refused]
     book = PriceBook(inputs.prices)
     found = run(changed, book, switches=switches, known=facts)
     # Edits add calls and change sizes: what was billed is what was recorded.
@@ -77,14 +80,24 @@ def simulate(
         accuracy=SimulationAccuracy(**msgspec.structs.asdict(found.accuracy)),
         rules_version=found.rules_version,
         switches=found.switches,
-        edits=[edit.name for edit in edits],
-        forced=_forced(calls, edits, book, switches),
+        edits=[edit.name for edit in made],
+        refused=refused,
+        forced=_forced(calls, made, book, switches),
         what_if=what_if(calls, edits, book, switches, _commands(inputs, switches))
         if edits
         else None,
         assumed=list(found.assumed),
         problems={kind: count for kind, count, _ in problems.items()},
     )
+
+
+def _edited(calls: Sequence[Call], edits: Sequence[Edit]) -> tuple[Sequence[Call], dict[str, str]]:
+    """Apply what the record allows; from usage alone, to requests sketched from it."""
+    if not edits:
+        return calls, {}
+    if not any(call.prompt is not None for call in calls):
+        calls = sketched(in_order(calls))
+    return apply_possible(edits, calls)
 
 
 def _commands(inputs: Inputs, switches: Switches) -> Commands:

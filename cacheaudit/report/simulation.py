@@ -130,6 +130,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         rules_version: Day of the newest provider rule.
         switches: Disputed rules that were set to something else than their default.
         edits: What was changed before the simulation.
+        refused: Changes that the record does not allow, as they were asked for, with the reason.
         what_if: What the changes save, alone and together; ``None`` where nothing was changed.
         forced: The paths of a forced tool, where `auto-tool-choice` is one of the edits.
         assumed: Provider rules in use that rest on one secondary source or on inference.
@@ -144,6 +145,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     rules_version: str
     switches: dict[str, str]
     edits: list[str] = []
+    refused: dict[str, str] = {}
     what_if: WhatIf | None = None
     forced: ForcedRow | None = None
     assumed: list[str] = []

@@ -15,7 +15,7 @@ from cacheaudit.model.call import Call, Session
 from cacheaudit.model.prompt import ContentBlock, Parameter, Prompt, chain
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.facts import Rules, rules
-from cacheaudit.simulate.request import Field, Mark, SimRequest, Sums, known_prefix
+from cacheaudit.simulate.request import Field, Mark, SimRequest, Sums, is_sketch, known_prefix
 from cacheaudit.simulate.switches import Switches
 
 _MOMENT: Final = 1e-3
@@ -103,6 +103,13 @@ def rules_of(call: Call) -> Rules | None:
     return rules(call.provider, call.model, moment, call.surface)
 
 
+def assumed_rules(call: Call) -> Rules | None:
+    """Take usage that counts writes but names neither provider nor model for Anthropic's."""
+    if call.provider is not None or call.model is not None:
+        return None
+    return rules_of(msgspec.structs.replace(call, provider="anthropic", surface="claude_api"))
+
+
 def requests(
     calls: Session | Iterable[Session] | Iterable[Call], switches: Switches | None = None
 ) -> list[SimRequest | Refusal]:
@@ -133,7 +140,7 @@ class Builder:
         reason = unusable(call)
         if reason is not None:
             return reason
-        facts = rules_of(call)
+        facts = rules_of(call) or (assumed_rules(call) if is_sketch(call.prompt) else None)
         if facts is None or facts.machine is None:
             what = f"{call.provider or 'unknown provider'}, {call.model or 'unknown model'}"
             return Refusal(call.id, "unknown_rules", f"no cache rules are known of {what}")
@@ -150,7 +157,7 @@ class Builder:
         held = None if name is None else self._objects.get((family, name))
         visible = total if held is None or total is None else total - held
         sizes, sized, gap = self._sized(prompt, family, visible, facts)
-        doubt = None
+        doubt = _cleared(call, prompt, gap)
         if name is not None and held is None:
             held = self._learn(call, (family, name), gap if sized == "recorded" else None)
             if held is None:
@@ -298,6 +305,18 @@ def _with_hidden(
     if gap <= 0 or gap not in hidden or not new or new[0].level != "tools":
         return new, running
     return new, running + gap
+
+
+def is_clearing(parameter: Parameter) -> bool:
+    """Whether a setting asks the provider to clear parts of the conversation."""
+    return parameter.name == "context_management" and b"clear_" in parameter.value
+
+
+def _cleared(call: Call, prompt: Prompt, gap: int | None) -> Refusal | None:
+    """Say so where the provider counted less than what stands in front of what is new."""
+    if gap is None or gap >= 0 or not any(map(is_clearing, prompt.parameters)):
+        return None
+    return Refusal(call.id, "context_cleared", "part of the prompt was cleared by the provider")
 
 
 def scope_of(call: Call, facts: Rules) -> str:

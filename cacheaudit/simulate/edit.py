@@ -90,6 +90,23 @@ def apply_all(edits: Iterable[Edit], calls: Sequence[Call]) -> Sequence[Call]:
     return calls
 
 
+def apply_possible(
+    edits: Iterable[Edit], calls: Sequence[Call]
+) -> tuple[Sequence[Call], dict[str, str]]:
+    """Apply several edits in order of their stage, leaving out those that are refused.
+
+    Returns:
+        The calls, and why edits were left out, by their text.
+    """
+    refused: dict[str, str] = {}
+    for edit in sorted(edits, key=lambda edit: edit.stage):
+        try:
+            calls = edit.apply(calls)
+        except EditRefused as reason:
+            refused[edit_text(edit)] = str(reason)
+    return calls, refused
+
+
 @cache
 def edit_types() -> Mapping[str, type[Any]]:
     """Return every edit's class by name."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import msgspec
 
 from cacheaudit._typing import override
-from cacheaudit.model.prompt import ContentBlock
+from cacheaudit.model.prompt import ContentBlock, Prompt
+
+SKETCH: Final = "sketch"
+"""Kind of the content blocks of a prompt that was sketched from sizes."""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -160,6 +163,11 @@ class Sums(Sequence[int]):
     @override
     def __len__(self) -> int:
         return len(self._digests)
+
+
+def is_sketch(prompt: Prompt | None) -> bool:
+    """Whether a prompt was sketched from sizes."""
+    return prompt is not None and bool(prompt.blocks) and prompt.blocks[0].kind == SKETCH
 
 
 def known_prefix(digests: Sequence[bytes], known: Mapping[bytes, Any]) -> int:

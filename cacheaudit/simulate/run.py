@@ -20,7 +20,7 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 from cacheaudit.providers.facts import RULES_VERSION, Rules
 from cacheaudit.simulate.build import Builder, Refusal, in_order
 from cacheaudit.simulate.machine import Machine, kind
-from cacheaudit.simulate.request import Outcome, SimRequest
+from cacheaudit.simulate.request import Outcome, SimRequest, is_sketch
 from cacheaudit.simulate.sizes import Known, SizesLanes, told_of
 from cacheaudit.simulate.switches import Switches
 
@@ -196,7 +196,8 @@ class Player:
         outcome = self.step(built.request, built.rules)
         if built.doubt is not None:
             return _refused(call, built.doubt)
-        return _compared(call, outcome, "bodies", built.sized)
+        mode: Mode = "sizes" if is_sketch(call.prompt) else "bodies"
+        return _compared(call, outcome, mode, built.sized)
 
     def _from_sizes(self, call: Call) -> SimCall:
         told = told_of(call)

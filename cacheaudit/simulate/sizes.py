@@ -17,12 +17,12 @@ from cacheaudit.model.call import Call, Span
 from cacheaudit.model.prompt import Level, digest
 from cacheaudit.model.usage import Usage
 from cacheaudit.providers.facts import Rules
-from cacheaudit.simulate.build import Built, Refusal, rules_of, scope_of, unusable
+from cacheaudit.simulate.build import Built, Refusal, assumed_rules, rules_of, scope_of, unusable
 from cacheaudit.simulate.request import Mark, SimRequest
 
 _KEPT_TURNS: Final = 64
 _MOMENT: Final = 1e-3
-_MARKED: Final = frozenset({"claude", "qwen", "minimax"})
+MARKED: Final = frozenset({"claude", "qwen", "minimax"})
 _BREAKS: Final = frozenset({"compaction", "clear", "branch", "resume"})
 
 
@@ -120,7 +120,7 @@ def told_of(call: Call) -> Told | Refusal:
     usage = call.usage
     if usage is None or usage.cache_read is None or (total := usage.prompt_size) is None:
         return Refusal(call.id, "no_usage", "the input or the cache read is not recorded")
-    facts = rules_of(call) or _assumed(call)
+    facts = rules_of(call) or assumed_rules(call)
     if facts is None or facts.machine is None:
         return Refusal(call.id, "unknown_rules", "no cache rules are known of the model")
     span = call.start_bounds
@@ -172,7 +172,7 @@ def _turn(call: Call, told: Told, known: Known, parent: _Turn | None) -> _Turn:
         model=told.facts.model,
         span=told.span,
         readable=told.readable,
-        ttl=_ttl(told.usage) or (parent.ttl if parent is not None else None),
+        ttl=ttl_of(told.usage) or (parent.ttl if parent is not None else None),
         static=static,
         labels=labels,
         sums=sums,
@@ -199,7 +199,7 @@ def _doubt(
     if cached < parent.cached and known.changed is None:
         text = f"{parent.cached} tokens cached before, {cached} now"
         return Refusal(call.id, "prompt_shrank", text)
-    if facts.machine in _MARKED and not usage.cache_read and not usage.cache_write:
+    if facts.machine in MARKED and not usage.cache_read and not usage.cache_write:
         return Refusal(call.id, "no_cache_use", "markers or size may be missing")
     return _lifetime_doubt(call, told, parent, activity)
 
@@ -228,7 +228,7 @@ def _as_request(call: Call, turn: _Turn, known: Known, told: Told) -> SimRequest
         digests[front:] = [label + salt for label in digests[front:]]
     sums = list(turn.sums)
     marks: list[Mark] = []
-    if told.facts.machine in _MARKED and sums:
+    if told.facts.machine in MARKED and sums:
         if front and len(sums) > 1:
             marks.append(Mark(0, turn.ttl))
         marks.append(Mark(len(sums) - 1, turn.ttl))
@@ -290,12 +290,12 @@ def _latest(turns: list[_Turn], at: float) -> _Turn | None:
 
 def _tail(usage: Usage, facts: Rules) -> int:
     """Tokens behind the last marker."""
-    if facts.machine not in _MARKED or not (usage.cache_read or usage.cache_write):
+    if facts.machine not in MARKED or not (usage.cache_read or usage.cache_write):
         return 0
     return usage.uncached_input or 0
 
 
-def _ttl(usage: Usage) -> str | None:
+def ttl_of(usage: Usage) -> str | None:
     """Lifetime of what was written last."""
     for ttl, tokens in (
         ("5m", usage.write_5m),
@@ -307,10 +307,3 @@ def _ttl(usage: Usage) -> str | None:
         if tokens:
             return ttl
     return None
-
-
-def _assumed(call: Call) -> Rules | None:
-    """Take usage that counts writes but names neither provider nor model for Anthropic's."""
-    if call.provider is not None or call.model is not None:
-        return None
-    return rules_of(msgspec.structs.replace(call, provider="anthropic", surface="claude_api"))

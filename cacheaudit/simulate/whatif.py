@@ -19,6 +19,7 @@ from cacheaudit.simulate.build import Builder, Built, in_order
 from cacheaudit.simulate.edit import Edit, EditRefused
 from cacheaudit.simulate.run import Player, SimCall, usage_of
 from cacheaudit.simulate.sizing import sized
+from cacheaudit.simulate.sketch import sketched
 from cacheaudit.simulate.switches import Switches
 from cacheaudit.simulate.waterfall import Waterfall, waterfall
 
@@ -164,7 +165,7 @@ class Lab:
     """One session under test: its baseline, and any edits of it.
 
     Args:
-        calls: A session, several, or calls.
+        calls: A session, several, or calls; without any body their requests are sketched.
         book: Prices.
         switches: Disputed rules.
 
@@ -184,7 +185,10 @@ class Lab:
         self._switches = switches or Switches()
         self._book = book
         self._biller = Biller(book)
-        self.calls = sized(in_order(calls), self._switches)
+        ordered = in_order(calls)
+        if not any(call.prompt is not None for call in ordered):
+            ordered = sketched(ordered)
+        self.calls = sized(ordered, self._switches)
         self._ids = {call.id for call in self.calls}
         self._before: Trial | None = None
         self._longer = Saving()

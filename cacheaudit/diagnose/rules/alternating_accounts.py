@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count, expiry_line, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 13
 _AT_LEAST = 2
@@ -97,6 +99,11 @@ class AlternatingAccounts(Rule):
                         ),
                     ),
                 )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _turns(events: list[Event]) -> Iterator[list[Event]]:

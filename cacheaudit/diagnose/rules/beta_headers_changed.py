@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
@@ -16,7 +17,9 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Call, Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.steady_betas import SteadyBetas
 
 _RANK = 13
 _FIELDS = ("anthropic-beta", "anthropic_beta", "betas")
@@ -47,6 +50,7 @@ class BetaHeadersChanged(Rule):
     id = "MDL211"
     name = "beta-headers-changed"
     title = "The set of beta features changed"
+    rests_on = MappingProxyType({"beta_headers": "tools"})
     fix = Fix("Send the same beta header with every request of a session")
 
     @classmethod
@@ -87,6 +91,11 @@ class BetaHeadersChanged(Rule):
             before, now = betas_of(event.previous), betas_of(event.call)
             if before is not None and now is not None and before != now:
                 yield _draft(event, len(now - before), len(before - now))
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return SteadyBetas()
 
 
 def betas_of(call: Call) -> frozenset[str] | None:

@@ -18,8 +18,11 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
 from cacheaudit.model.prompt import Prompt
+from cacheaudit.simulate.build import is_clearing
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.no_clearing import NoClearing
 
 _RANK = 12
 _EDITS = {"edits": [{"type": "clear_tool_uses_20250919"}]}
@@ -51,6 +54,7 @@ class ClearedByContextEditing(Rule):
     id = "CMP202"
     name = "cleared-by-context-editing"
     title = "Context editing cleared part of the cached prompt"
+    is_trade = True
     supersedes = ("lookback-or-message-change", "history-rewritten")
     fix = Fix(
         "Ask for much to be cleared at once, or not at all",
@@ -87,10 +91,15 @@ class ClearedByContextEditing(Rule):
             if asks_to_clear(prompt) and event.total < event.previous_total:
                 yield _draft(event)
 
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return NoClearing()
+
 
 def asks_to_clear(prompt: Prompt) -> bool:
     """Whether a request asks the provider to clear parts of the conversation."""
-    return any(p.name == "context_management" and b"clear_" in p.value for p in prompt.parameters)
+    return any(map(is_clearing, prompt.parameters))
 
 
 def _draft(event: Event) -> Draft:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count, reason_lines
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 5
 
@@ -37,6 +39,7 @@ class Compacted(Rule):
     id = "CMP101"
     name = "compacted"
     title = "The conversation was compacted"
+    is_trade = True
     provider_reasons = ("context_compacted",)
     fix = Fix("Compact later, or where the cached content has expired anyway")
 
@@ -76,6 +79,11 @@ class Compacted(Rule):
                     established=(_sizes(event), source, *reason_lines(event)),
                     change=event.change,
                 )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _source(event: Event) -> str | None:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import expiry_line, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 6
 
@@ -82,3 +84,8 @@ class CompactionRequestCold(Rule):
                     ),
                     change=event.change,
                 )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)

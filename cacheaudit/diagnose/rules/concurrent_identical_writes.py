@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from cacheaudit.diagnose.context import LOSS_TOKENS, Context
 from cacheaudit.diagnose.events import Event, Opening
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import one_first
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.times import overlap
 from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Evidence, Fix, Verdict
+from cacheaudit.model.finding import Evidence, Finding, Fix, Verdict
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 7
 
@@ -75,6 +77,11 @@ class ConcurrentIdenticalWrites(Rule):
                     event.previous.id, None,
                 )  # fmt: skip
         yield from _across_lanes(ctx)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return one_first(session, finding)
 
 
 def _is_twin(event: Event) -> bool:

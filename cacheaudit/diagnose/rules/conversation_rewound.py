@@ -10,7 +10,9 @@ from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.mark_common import MarkCommon
 
 
 class ConversationRewound(Rule):
@@ -65,6 +67,11 @@ class ConversationRewound(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         yield from named_drafts(ctx, _matches, says=_says)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return MarkCommon(calls=finding.calls)
 
 
 def _matches(diff: Diff) -> bool:

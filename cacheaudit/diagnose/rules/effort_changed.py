@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cacheaudit.diagnose.changed import named_drafts
-from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.rule import override
+from cacheaudit.diagnose.settings import SettingRule
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Finding, Fix
-from cacheaudit.simulate.edit import Edit
-from cacheaudit.simulate.edits.steady_settings import SteadySettings
-
-# The setting, as providers name it.
-_NAMES = ("output_config.effort", "reasoning_effort", "reasoning.effort")
+from cacheaudit.model.finding import Fix
 
 
-class EffortChanged(Rule):
+class EffortChanged(SettingRule):
     """Another effort was asked for than in the request before.
 
     ## Why it costs
@@ -44,36 +34,18 @@ class EffortChanged(Rule):
     id = "MDL203"
     name = "effort-changed"
     title = "The effort changed"
+    settings = ("output_config.effort", "reasoning_effort", "reasoning.effort")
     provider_reasons = ("reasoning_effort_changed",)
-    supersedes = ("parameter-changed",)
     fix = Fix("Keep the effort; where the model takes one with a message, give it there")
 
     @classmethod
     @override
     def bad(cls) -> Session:
         """Ask for less effort once."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next", output_config={"effort": "low"})
-        return continued(first, second)
+        return cls.talk({}, {"output_config": {"effort": "low"}})
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Keep it."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next")
-        return continued(first, second)
-
-    @override
-    def check(self, ctx: Context) -> Iterable[Draft]:
-        """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches, reasons=self.provider_reasons)
-
-    @override
-    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
-        """See :meth:`Rule.fix_edit`."""
-        return SteadySettings(names=_NAMES)
-
-
-def _matches(diff: Diff) -> bool:
-    return diff.is_parameter(*_NAMES)
+        return cls.talk({}, {})

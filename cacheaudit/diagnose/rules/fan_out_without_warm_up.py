@@ -8,10 +8,12 @@ from cacheaudit.diagnose.context import LOSS_TOKENS, Context
 from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.fanout import fan_outs
+from cacheaudit.diagnose.mends import one_first
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Evidence, Fix, Verdict
+from cacheaudit.model.finding import Evidence, Finding, Fix, Verdict
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 8
 
@@ -75,6 +77,11 @@ class FanOutWithoutWarmUp(Rule):
         """See :meth:`Rule.check`."""
         for group in fan_outs(ctx.openings):
             yield from _drafts(ctx, group)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return one_first(session, finding)
 
 
 def _drafts(ctx: Context, group: list[Opening]) -> Iterator[Draft]:

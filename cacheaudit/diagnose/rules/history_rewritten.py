@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import aftermath, count, expiry_line, reason_lines
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 18
 
@@ -36,6 +38,7 @@ class HistoryRewritten(Rule):
     id = "CMP102"
     name = "history-rewritten"
     title = "History was rewritten or compacted without a marker"
+    is_trade = True
     fix = Fix("Prune in few large steps instead of many small ones, or compact once")
 
     @classmethod
@@ -82,6 +85,11 @@ class HistoryRewritten(Rule):
                     ),
                 ),
             )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _has_shrunk(event: Event) -> bool:

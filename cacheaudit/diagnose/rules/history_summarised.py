@@ -10,7 +10,9 @@ from cacheaudit.diagnose.diffs import Diff
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.append_only import AppendOnly
 
 
 class HistorySummarised(Rule):
@@ -39,6 +41,7 @@ class HistorySummarised(Rule):
     id = "CMP201"
     name = "history-summarised"
     title = "The history was replaced by a summary"
+    is_trade = True
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Compact later, or where the cached content has expired anyway")
 
@@ -64,6 +67,11 @@ class HistorySummarised(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         yield from named_drafts(ctx, _matches)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return AppendOnly(summaries=True)
 
 
 def _matches(diff: Diff) -> bool:

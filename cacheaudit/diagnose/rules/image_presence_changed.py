@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
@@ -18,8 +19,10 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
 from cacheaudit.model.prompt import Prompt
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.early_media import EarlyMedia
 
 _RANK = 13
 _SLACK = 8
@@ -51,6 +54,7 @@ class ImagePresenceChanged(Rule):
     id = "PFX222"
     name = "image-presence-changed"
     title = "The first picture came and the messages before it were not found"
+    rests_on = MappingProxyType({"images": "messages"})
     supersedes = ("lookback-or-message-change",)
     fix = Fix("Send the picture early, or ask about it in a conversation of its own")
 
@@ -82,6 +86,11 @@ class ImagePresenceChanged(Rule):
                 size = size_before(event.call, front)
                 if abs(event.read - size) <= max(1_024, event.total // _SLACK):
                     yield _draft(event, size)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return EarlyMedia()
 
 
 def has_images(prompt: Prompt) -> bool:

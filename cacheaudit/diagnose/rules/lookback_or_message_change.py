@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
-from cacheaudit.diagnose.examples import Script, body
+from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
     IMAGES,
@@ -20,8 +21,9 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
 from cacheaudit.model.prompt import ContentBlock
+from cacheaudit.simulate.edit import Edit
 
 _RANK_BODIES = 13
 _RANK_USAGE = 22
@@ -65,31 +67,13 @@ class LookbackOrMessageChange(Rule):
     @override
     def bad(cls) -> Session:
         """Add 24 files as one block each."""
-        first = body("task", "answer", "go on")
-        files = [f"file {number}" for number in range(24)]
-        second = body("task", "answer", "go on", "done", files)
-        return (
-            Script()
-            .call(0, 0, 42_150, body=first)
-            .call(25, 7_350, 44_520, body=second)
-            .call(55, 51_870, 900)
-            .session()
-        )
+        return Script().call(0, 0, 42_150).call(25, 7_350, 44_520).call(55, 51_870, 900).session()
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Add them as one block."""
-        first = body("task", "answer", "go on")
-        files = "\n".join(f"file {number}" for number in range(24))
-        second = body("task", "answer", "go on", "done", files)
-        return (
-            Script()
-            .call(0, 0, 42_150, body=first)
-            .call(25, 42_150, 9_720, body=second)
-            .call(55, 51_870, 900)
-            .session()
-        )
+        return Script().call(0, 0, 42_150).call(25, 42_150, 9_720).call(55, 51_870, 900).session()
 
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
@@ -103,6 +87,11 @@ class LookbackOrMessageChange(Rule):
                     yield _counted(event, added)
             elif event.is_floor and event.explicit and event.growth >= MANY_NEW_TOKENS:
                 yield _suspected(event)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def new_positions(event: Event) -> int | None:

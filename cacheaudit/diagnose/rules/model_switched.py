@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import one_model
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import count, reason_lines, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 8
 
@@ -65,6 +67,11 @@ class ModelSwitched(Rule):
                 yield _switched(event)
             elif event.reason in self.provider_reasons:
                 yield _reported(event)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return one_model(session, finding)
 
 
 def _switched(event: Event) -> Draft:

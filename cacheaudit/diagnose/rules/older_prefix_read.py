@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import ROUTING, count, expiry_line, reason_lines, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 15
 
@@ -75,6 +77,11 @@ class OlderPrefixRead(Rule):
             if event.has_bodies or event.timing.overlaps:
                 continue
             yield _draft(ctx, event, event.older)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _draft(ctx: Context, event: Event, older: int) -> Draft:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cacheaudit.diagnose.changed import named_drafts
-from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.rule import override
+from cacheaudit.diagnose.settings import SettingRule
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Finding, Fix
-from cacheaudit.simulate.edit import Edit
-from cacheaudit.simulate.edits.steady_settings import SteadySettings
-
-# The setting, as providers name it.
-_NAMES = ("output_config.format", "outputConfig", "response_format", "text.format")
+from cacheaudit.model.finding import Fix
 
 
-class OutputFormatChanged(Rule):
+class OutputFormatChanged(SettingRule):
     """A schema for the answer was added, taken away or changed.
 
     ## Why it costs
@@ -44,43 +34,20 @@ class OutputFormatChanged(Rule):
     id = "MDL204"
     name = "output-format-changed"
     title = "The output format changed"
+    settings = ("output_config.format", "outputConfig", "response_format", "text.format")
     provider_reasons = ("text_format_changed",)
-    supersedes = ("parameter-changed",)
     fix = Fix("Ask for the format with a tool, or keep one format over the session")
 
     @classmethod
     @override
     def bad(cls) -> Session:
         """Ask for JSON at the end."""
-        first = request("task", "answer", "go on")
-        second = request(
-            "task",
-            "answer",
-            "go on",
-            "more",
-            "next",
-            output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}},
+        return cls.talk(
+            {}, {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
         )
-        return continued(first, second)
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Ask for it in words."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next")
-        return continued(first, second)
-
-    @override
-    def check(self, ctx: Context) -> Iterable[Draft]:
-        """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches, reasons=self.provider_reasons)
-
-    @override
-    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
-        """See :meth:`Rule.fix_edit`."""
-        return SteadySettings(names=_NAMES)
-
-
-def _matches(diff: Diff) -> bool:
-    return diff.is_parameter(*_NAMES)
+        return cls.talk({}, {})

@@ -37,6 +37,10 @@ class ParameterChanged(Rule):
     id = "MDL102"
     name = "parameter-changed"
     title = "A parameter in the cache key changed"
+    no_edit = (
+        "The settings with known effects have rules of their own; what is read behind another "
+        "stored prefix is not documented."
+    )
     fix = Fix("Keep the parameter the same over the whole session")
 
     @classmethod

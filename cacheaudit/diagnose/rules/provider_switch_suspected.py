@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import SERVER, expiry_line, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 25
 _ROUTERS = frozenset({"openrouter", "vercel", "github-copilot"})
@@ -44,7 +46,7 @@ class ProviderSwitchSuspected(Rule):
     def bad(cls) -> Session:
         """Be sent elsewhere twice."""
         return (
-            Script(provider="openrouter")
+            Script(model="anthropic/claude-opus-4.6", provider="openrouter")
             .call(0, 0, 30_000)
             .call(20, 0, 31_000)
             .call(40, 31_000, 500)
@@ -57,7 +59,7 @@ class ProviderSwitchSuspected(Rule):
     def good(cls) -> Session:
         """Stay with one provider."""
         return (
-            Script(provider="openrouter")
+            Script(model="anthropic/claude-opus-4.6", provider="openrouter")
             .call(0, 0, 30_000)
             .call(20, 30_000, 1_000)
             .call(40, 31_000, 500)
@@ -99,6 +101,11 @@ class ProviderSwitchSuspected(Rule):
                     SERVER,
                 ),
             )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _is_candidate(event: Event) -> bool:

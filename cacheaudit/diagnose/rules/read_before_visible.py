@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import has_requests
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.times import seconds_of
 from cacheaudit.diagnose.wording import SERVER, count, reason_lines, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.wait import Wait
 
 _RANK = 11
 # Reports speak of misses right behind the write and of hits from two seconds on.
@@ -75,6 +78,11 @@ class ReadBeforeVisible(Rule):
                     to_check=("Repeat it with a pause of two seconds and see whether it reads.",),
                     rivals=(SERVER,),
                 )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return None if has_requests(session) else Wait(calls=finding.calls)
 
 
 def _is_repeat(event: Event) -> bool:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event, Run
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
     LOOKBACK,
@@ -19,7 +20,8 @@ from cacheaudit.diagnose.wording import (
     shortfall,
 )
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 9
 _AT_LEAST = 3
@@ -84,6 +86,11 @@ class ReadFloor(Rule):
                 for event in run.events:
                     if _is_plain(event):
                         yield _draft(event, run)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _grows(run: Run) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event, Run
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import expiry_line, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 23
 _AT_LEAST = 3
@@ -50,7 +52,7 @@ class RoutingLost(Rule):
     def bad(cls) -> Session:
         """Ask without a key, then with one."""
         return (
-            Script(provider="openai", ttl=None)
+            Script(model="gpt-5.1", provider="openai", ttl=None)
             .call(0, 0, None, uncached=20_000)
             .call(20, 0, None, uncached=21_000)
             .call(40, 0, None, uncached=22_000)
@@ -64,7 +66,7 @@ class RoutingLost(Rule):
     def good(cls) -> Session:
         """Ask with one all along."""
         return (
-            Script(provider="openai", ttl=None)
+            Script(model="gpt-5.1", provider="openai", ttl=None)
             .call(0, 0, None, uncached=20_000)
             .call(20, 19_968, None, uncached=1_000)
             .call(40, 20_864, None, uncached=1_100)
@@ -82,6 +84,11 @@ class RoutingLost(Rule):
             for event in run.events:
                 if not event.explicit and not event.has_bodies and _is_soon(event):
                     yield _draft(event, run)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _is_soon(event: Event) -> bool:

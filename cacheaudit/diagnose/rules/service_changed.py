@@ -11,7 +11,9 @@ from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.one_route import OneRoute
 
 _RANK = 8
 
@@ -76,6 +78,11 @@ class ServiceChanged(Rule):
                     Rival("system-changed", "Clients often send other instructions elsewhere."),
                 ),
             )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return OneRoute(surface=True)
 
 
 def _moved(session: Session) -> Session:

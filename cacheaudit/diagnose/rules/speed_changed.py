@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cacheaudit.diagnose.changed import named_drafts
-from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.rule import override
+from cacheaudit.diagnose.settings import SettingRule
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Finding, Fix
-from cacheaudit.simulate.edit import Edit
-from cacheaudit.simulate.edits.steady_settings import SteadySettings
-
-# The setting, as providers name it.
-_NAMES = ("speed", "performanceConfig")
+from cacheaudit.model.finding import Fix
 
 
-class SpeedChanged(Rule):
+class SpeedChanged(SettingRule):
     """The request asks for another speed than the one before it.
 
     ## Why it costs
@@ -45,6 +35,7 @@ class SpeedChanged(Rule):
     id = "MDL205"
     name = "speed-changed"
     title = "The speed changed"
+    settings = ("speed", "performanceConfig")
     supersedes = ("parameter-changed", "model-switched")
     fix = Fix("Keep one speed for a session")
 
@@ -52,28 +43,10 @@ class SpeedChanged(Rule):
     @override
     def bad(cls) -> Session:
         """Switch to fast."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next", speed="fast")
-        return continued(first, second)
+        return cls.talk({}, {"speed": "fast"})
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Stay."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next")
-        return continued(first, second)
-
-    @override
-    def check(self, ctx: Context) -> Iterable[Draft]:
-        """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches)
-
-    @override
-    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
-        """See :meth:`Rule.fix_edit`."""
-        return SteadySettings(names=_NAMES)
-
-
-def _matches(diff: Diff) -> bool:
-    return diff.is_parameter(*_NAMES)
+        return cls.talk({}, {})

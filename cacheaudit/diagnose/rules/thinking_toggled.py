@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cacheaudit.diagnose.changed import named_drafts
-from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.rule import override
+from cacheaudit.diagnose.settings import SettingRule
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Finding, Fix
-from cacheaudit.simulate.edit import Edit
-from cacheaudit.simulate.edits.steady_settings import SteadySettings
-
-# The setting, as providers name it.
-_NAMES = ("thinking", "reasoning", "additionalModelRequestFields", "enable_thinking")
+from cacheaudit.model.finding import Fix
 
 
-class ThinkingToggled(Rule):
+class ThinkingToggled(SettingRule):
     """Thinking was switched on or off, or got another budget.
 
     ## Why it costs
@@ -45,35 +35,17 @@ class ThinkingToggled(Rule):
     id = "MDL202"
     name = "thinking-toggled"
     title = "The thinking setting changed"
-    supersedes = ("parameter-changed",)
+    settings = ("thinking", "reasoning", "additionalModelRequestFields", "enable_thinking")
     fix = Fix("Keep thinking the same in every request of a session, tool continuations included")
 
     @classmethod
     @override
     def bad(cls) -> Session:
         """Switch thinking off for a tool continuation."""
-        first = request("task", "answer", "go on", thinking={"type": "adaptive"})
-        second = request("task", "answer", "go on", "more", "next")
-        return continued(first, second)
+        return cls.talk({"thinking": {"type": "adaptive"}}, {})
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Leave it on."""
-        first = request("task", "answer", "go on", thinking={"type": "adaptive"})
-        second = request("task", "answer", "go on", "more", "next", thinking={"type": "adaptive"})
-        return continued(first, second)
-
-    @override
-    def check(self, ctx: Context) -> Iterable[Draft]:
-        """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches)
-
-    @override
-    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
-        """See :meth:`Rule.fix_edit`."""
-        return SteadySettings(names=_NAMES)
-
-
-def _matches(diff: Diff) -> bool:
-    return diff.is_parameter(*_NAMES)
+        return cls.talk({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}})

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from cacheaudit.diagnose.changed import named_drafts
-from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
-from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.scenes import continued, request
+from cacheaudit.diagnose.rule import override
+from cacheaudit.diagnose.settings import SettingRule
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Finding, Fix
-from cacheaudit.simulate.edit import Edit
-from cacheaudit.simulate.edits.steady_settings import SteadySettings
-
-# The setting, as providers name it.
-_NAMES = ("tool_choice", "toolConfig.toolChoice")
+from cacheaudit.model.finding import Fix
 
 
-class ToolChoiceToggled(Rule):
+class ToolChoiceToggled(SettingRule):
     """The request forces a tool, or forbids tools, and the one before it did not.
 
     ## Why it costs
@@ -46,36 +36,17 @@ class ToolChoiceToggled(Rule):
     id = "MDL201"
     name = "tool-choice-toggled"
     title = "tool_choice changed"
-    supersedes = ("parameter-changed",)
+    settings = ("tool_choice", "toolConfig.toolChoice")
     fix = Fix("Leave the choice to the model and ask for the tool in the newest message")
 
     @classmethod
     @override
     def bad(cls) -> Session:
         """Force a tool for one call."""
-        forced = {"type": "tool", "name": "run_tests"}
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "next", tool_choice=forced)
-        return continued(first, second)
+        return cls.talk({}, {"tool_choice": {"type": "tool", "name": "run_tests"}})
 
     @classmethod
     @override
     def good(cls) -> Session:
         """Ask for it."""
-        first = request("task", "answer", "go on")
-        second = request("task", "answer", "go on", "more", "Run the tests now.")
-        return continued(first, second)
-
-    @override
-    def check(self, ctx: Context) -> Iterable[Draft]:
-        """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches)
-
-    @override
-    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
-        """See :meth:`Rule.fix_edit`."""
-        return SteadySettings(names=_NAMES)
-
-
-def _matches(diff: Diff) -> bool:
-    return diff.is_parameter(*_NAMES)
+        return cls.talk({}, {}, last="Run the tests now.")

@@ -11,7 +11,9 @@ from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.keep_front import KeepFront
 
 _WORDS = {
     "added": "A tool was added at",
@@ -70,6 +72,14 @@ class ToolsChanged(Rule):
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
         yield from changed_drafts(ctx, self.provider_reasons, _is_tool, FRONT_RANK, _title)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        wanted = set(finding.calls)
+        sent = [call.prompt for call in session.calls if call.id in wanted]
+        bare = all(prompt is not None and not prompt.at_level("tools") for prompt in sent)
+        return KeepFront(calls=finding.calls, others=True) if bare else None
 
 
 def _is_tool(diff: Diff) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.expiry import expired, is_expired
+from cacheaudit.diagnose.mends import refreshed
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import expiry_line
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
 
 _RIVAL_RANK = 90
 
@@ -83,3 +85,8 @@ class TtlExpired(Rule):
                     if event.timing.contradicted
                     else expiry_line(event),
                 )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return refreshed(session, finding)

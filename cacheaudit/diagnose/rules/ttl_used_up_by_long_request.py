@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.expiry import expired, is_expired
+from cacheaudit.diagnose.mends import refreshed
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
 
 
 class TtlUsedUpByLongRequest(Rule):
@@ -70,3 +72,8 @@ class TtlUsedUpByLongRequest(Rule):
         for event in ctx.events:
             if is_expired(event) and event.timing.eaten_by_request:
                 yield expired(event)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return refreshed(session, finding)

@@ -9,10 +9,12 @@ import msgspec
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import SERVER, aftermath, expiry_line, reason_lines, shortfall
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix, Rival
+from cacheaudit.model.finding import Finding, Fix, Rival
+from cacheaudit.simulate.edit import Edit
 
 _RANK = 25
 _AT_LEAST = 5
@@ -70,6 +72,11 @@ class TurnStartMisses(Rule):
             if len(starts) * 10 >= len(events) * 9 and turns * 2 < calls:
                 for event in starts:
                     yield _draft(event, len(starts), turns, len(events), calls)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
+        """See :meth:`Rule.fix_edit`."""
+        return kept_prefix(session, finding)
 
 
 def _is_candidate(event: Event) -> bool:

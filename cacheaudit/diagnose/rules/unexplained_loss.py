@@ -42,6 +42,7 @@ class UnexplainedLoss(Rule):
     id = "DAT101"
     name = "unexplained-loss"
     title = "Tokens were sent again; the record does not tell why"
+    no_edit = "It names no cause, so that there is nothing to change."
 
     @classmethod
     @override

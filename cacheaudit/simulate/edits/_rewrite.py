@@ -10,6 +10,7 @@ import msgspec
 from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import ContentBlock, Level, Marker, Parameter, Prompt, chain, digest
 from cacheaudit.simulate.edit import EditRefused, NothingToEdit
+from cacheaudit.simulate.request import is_sketch
 
 MOST_MARKERS: Final = 4
 DEFAULT_TTL: Final = "5m"
@@ -18,16 +19,23 @@ _NOT_MARKABLE: Final = frozenset({"thinking", "redacted_thinking", "settings"})
 replace = msgspec.structs.replace
 
 
-def need_prompts(calls: Sequence[Call], name: str) -> None:
+def need_prompts(calls: Sequence[Call], name: str, *, sizes: bool = False) -> None:
     """Check that requests were recorded.
+
+    Args:
+        calls: The calls.
+        name: Name of the edit.
+        sizes: Sketches from sizes will do.
 
     Raises:
         EditRefused: None was.
     """
-    if not any(call.prompt is not None for call in calls):
+    prompts = (call.prompt for call in calls if call.prompt is not None)
+    if not any(sizes or not is_sketch(prompt) for prompt in prompts):
         raise EditRefused(
             f"{name}: the record holds no requests, only usage.",
-            "Record with bodies, or use the backtest of lifetimes, which needs sizes only.",
+            "Record with bodies; ttl, keep-alive, keep-prefix, fan-out, wait, model, one-route and "
+            "compact need sizes only, and so does the backtest of lifetimes.",
         )
 
 

@@ -22,12 +22,18 @@ class AppendOnly(Settings, frozen=True, kw_only=True):
     """Undo every change of earlier messages; what was inserted goes to the end.
 
     A conversation that goes on from a summary or from an earlier point is another one and stays as
-    it is.
+    it is, unless asked otherwise.
+
+    Attributes:
+        summaries: Also go on where a summary took the place of the conversation; the summary itself
+            is then sent behind it like anything new.
     """
 
     name: ClassVar[str] = "append-only"
     title: ClassVar[str] = "Send earlier messages back unchanged and append what is new"
     stage: ClassVar[int] = CONTENT
+
+    summaries: bool = False
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Rebuild each lane's conversation from what it sent first."""
@@ -43,7 +49,7 @@ class AppendOnly(Settings, frozen=True, kw_only=True):
             kept = list(mine)
             known = lanes.get(call.lane)
             if known is not None and self.concerns(call):
-                kept = _appended(mine, *known)
+                kept = _appended(mine, *known, summaries=self.summaries)
             lanes[call.lane] = (mine, kept)
             changed.append(with_prompt(call, _with_messages(prompt, mine, kept)))
         return need_change(calls, changed, "append-only: no earlier message is ever changed.")
@@ -61,7 +67,11 @@ def _with_messages(
 
 
 def _appended(
-    mine: Sequence[ContentBlock], sent: Sequence[ContentBlock], kept: Sequence[ContentBlock]
+    mine: Sequence[ContentBlock],
+    sent: Sequence[ContentBlock],
+    kept: Sequence[ContentBlock],
+    *,
+    summaries: bool,
 ) -> list[ContentBlock]:
     """Continue ``kept``, which stands for ``sent``, by what ``mine`` has and ``sent`` had not."""
     head = 0
@@ -73,7 +83,9 @@ def _appended(
     new = [block.digest for block in mine[head:]]
     parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     if len(old) > 1 and not any(tag == "equal" for tag, *_ in parts):
-        return list(mine)
+        if not summaries:
+            return list(mine)
+        return _marked([*(_unmarked(block) for block in kept), *mine[head:]], mine)
     added: list[ContentBlock] = []
     for tag, start, end, first, last in parts:
         if tag == "insert" or tag == "replace":

@@ -62,7 +62,7 @@ class Compact(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Add summary requests and shorten what follows them."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         ordered = in_order(calls)
         lanes: dict[str, _Lane] = {}
         changed: list[Call] = []

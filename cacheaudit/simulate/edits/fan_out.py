@@ -47,7 +47,7 @@ class FanOut(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Mark and delay the members of every group."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         work = in_order(calls)
         groups = self._groups(work)
         before = list(work)

@@ -91,7 +91,7 @@ class KeepAlive(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Add the refreshes."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         ordered = in_order(calls)
         added = list(self._fixed(ordered) if self.at else self._regular(ordered))
         together = in_order([*ordered, *added]) if added else calls

@@ -22,11 +22,16 @@ class KeepFront(Settings, frozen=True, kw_only=True):
 
     Such requests summarise, keep alive or title a conversation. The tools are then declared without
     being used; settings of the key go with them.
+
+    Attributes:
+        others: Also requests of other conversations, with the front of the last full request.
     """
 
     name: ClassVar[str] = "keep-front"
     title: ClassVar[str] = "Send side calls with the tools and system of the conversation"
     stage: ClassVar[int] = CONTENT
+
+    others: bool = False
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Put the front of the last full request in front of every side call behind it."""
@@ -35,7 +40,7 @@ class KeepFront(Settings, frozen=True, kw_only=True):
         changed: list[Call] = []
         for call in calls:
             prompt = call.prompt
-            opening = None if prompt is None else _opening(prompt)
+            opening = None if prompt is None else self._family(prompt)
             if prompt is None or opening is None:
                 changed.append(call)
                 continue
@@ -47,6 +52,9 @@ class KeepFront(Settings, frozen=True, kw_only=True):
                 continue
             changed.append(with_prompt(call, _fronted(prompt, known)))
         return need_change(calls, changed, "keep-front: no request leaves out the tools.")
+
+    def _family(self, prompt: Prompt) -> bytes | None:
+        return b"" if self.others else _opening(prompt)
 
 
 def _opening(prompt: Prompt) -> bytes | None:

@@ -36,7 +36,7 @@ class Mark(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Add the marker where there is room for one."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         changed = [self._one(call) for call in calls]
         return need_change(
             calls, changed, f"mark: {self.level} is marked already, absent, or no marker is free."

@@ -26,16 +26,23 @@ _KEY = "prompt_cache_key"
 
 
 class OneRoute(Settings, frozen=True, kw_only=True):
-    """Give every call of a provider the account, workspace and cache key of its first one."""
+    """Give every call of a provider the account, workspace and cache key of its first one.
+
+    Attributes:
+        surface: Send every call to the surface of the first one, too.
+    """
 
     name: ClassVar[str] = "one-route"
     title: ClassVar[str] = "Pin the session to one account and one cache key"
     stage: ClassVar[int] = ROUTE
 
+    surface: bool = False
+
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Use one account and key for all."""
         first: dict[str | None, dict[str, Any]] = {}
         keys: dict[str | None, tuple[Parameter, ...]] = {}
+        surfaces: dict[str | None, str | None] = {}
         changed: list[Call] = []
         for call in calls:
             mine = {name: call.extra[name] for name in _FIELDS if name in call.extra}
@@ -43,12 +50,14 @@ class OneRoute(Settings, frozen=True, kw_only=True):
             prompt = call.prompt
             if prompt is not None:
                 prompt = _keyed(prompt, keys.setdefault(call.provider, _key_of(prompt)))
-            same = mine == wanted and prompt is call.prompt
+            where = surfaces.setdefault(call.provider, call.surface)
+            where = where if self.surface else call.surface
+            same = mine == wanted and prompt is call.prompt and where == call.surface
             if same or not self.concerns(call):
                 changed.append(call)
                 continue
             others = {k: v for k, v in call.extra.items() if k not in _FIELDS}
-            changed.append(replace(call, extra={**others, **wanted}, prompt=prompt))
+            changed.append(replace(call, extra={**others, **wanted}, prompt=prompt, surface=where))
         return need_change(calls, changed, "one-route: the record shows one route only.")
 
 

@@ -37,7 +37,7 @@ class Ttl(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Change the lifetime of existing markers."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         return [self._one(call) for call in calls]
 
     def _one(self, call: Call) -> Call:

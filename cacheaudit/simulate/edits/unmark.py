@@ -33,7 +33,7 @@ class Unmark(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Remove the markers."""
-        need_prompts(calls, self.name)
+        need_prompts(calls, self.name, sizes=True)
         changed = [self._one(call) for call in calls]
         return need_change(calls, changed, f"unmark: no request marks {self.level}.")
 

@@ -14,8 +14,8 @@ from cacheaudit.pricing.equivalents import call_input_equivalents
 
 BOOK = PriceBook()
 LOSSES = [rule for rule in all_rules() if rule.kind == "loss"]
-# Automatic caches without a price for their model, or a cache object of unknown size.
-UNPRICED = {"parameter-changed", "provider-switch-suspected", "routing-lost"}
+# A cache object of unknown size.
+UNPRICED = {"parameter-changed"}
 
 
 def named(rules: list[Rule]) -> pytest.MarkDecorator:

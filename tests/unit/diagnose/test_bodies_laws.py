@@ -1,4 +1,4 @@
-"""Laws of the rules whose examples hold request bodies, and of every fix that can be simulated."""
+"""Laws of the rules whose examples hold request bodies."""
 
 from __future__ import annotations
 
@@ -11,30 +11,16 @@ from cacheaudit.diagnose.pages import page
 from cacheaudit.diagnose.rule import Rule, all_rules
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.model.finding import Finding
-from cacheaudit.pricing.book import PriceBook
 from cacheaudit.simulate.run import run
-from cacheaudit.simulate.whatif import Lab
 
 RULES = all_rules()
 WITH_BODIES = [r for r in RULES if any(c.prompt is not None for c in r.bad().calls)]
 LOSSES = [r for r in WITH_BODIES if r.kind == "loss"]
-# Causes without an edit: nothing is wrong with the requests, or no edit can bring them back.
-WITHOUT_EDIT = {
-    "beta-headers-changed",
-    "cleared-by-context-editing",
-    "conversation-rewound",
-    "history-summarised",
-    "image-presence-changed",
-    "lookback-or-message-change",
-    "parameter-changed",
-    "tools-changed",
-}
 # Causes whose proof is not in the bodies alone.
 NEVER_PROVED = {
     "beta-headers-changed",
     "cleared-by-context-editing",
     "image-presence-changed",
-    "lookback-or-message-change",
 }
 
 
@@ -96,39 +82,6 @@ def test_the_page_has_every_section(rule: Rule) -> None:
     text = page(rule)
     for heading in ("Why it costs", "What it rests on", "When to ignore", "References", "Fix"):
         assert f"## {heading}\n" in text
-
-
-@named(LOSSES)
-def test_what_an_edit_can_mend_has_one(rule: Rule) -> None:
-    session = rule.bad()
-    edit = rule.fix_edit(session, own(rule))
-    assert (edit is None) == (rule.name in WITHOUT_EDIT)
-
-
-def with_edit() -> list[Rule]:
-    found = []
-    for rule in RULES:
-        session = rule.bad()
-        finding = next((f for f in diagnose(session).findings if f.rule == rule.id), None)
-        if finding is not None and rule.fix_edit(session, finding) is not None:
-            found.append(rule)
-    return found
-
-
-@named(with_edit())
-def test_the_fixed_bad_session_simulates_cheaper(rule: Rule) -> None:
-    session = rule.bad()
-    edit = rule.fix_edit(session, own(rule))
-    assert edit is not None
-    lab = Lab(session, PriceBook())
-    trial = lab.alone(lab.priced(edit))
-    assert trial.refused is None
-    assert trial.saves.input_equivalents is not None
-    assert trial.saves.input_equivalents > 0
-    assert trial.saves.cost is not None
-    assert trial.saves.cost > 0
-    assert edit.apply(session.calls) is not session.calls
-    assert session == rule.bad()
 
 
 # Thinking and effort: the simulator drops tools and system as well, since it is not known on

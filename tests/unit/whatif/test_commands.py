@@ -57,10 +57,36 @@ def test_the_guide_describes_every_edit_and_option() -> None:
             assert field in ("calls", "book") or f"`{option}" in row, f"{option} of {name}"
 
 
-def test_a_refused_edit_says_why(tmp_path: Path) -> None:
-    result = run(tmp_path, "simulate", LOG, "--edit", "fan-out")
+def test_a_refused_edit_says_why_and_the_others_are_played(tmp_path: Path) -> None:
+    options = ("--edit", "sort-tools", "--edit", "keep-alive:at=06:50", "--json")
+    result = run(tmp_path, "simulate", LOG, *options)
     assert result.exit_code == 2
+    assert "--edit sort-tools was left out" in result.stderr
     assert "no requests" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["edits"] == ["keep-alive"]
+    assert list(found["refused"]) == ["sort-tools"]
+    every = found["what_if"]["all_fixes"]
+    assert every["saves"]["input_equivalents"] == "37957.5"
+    shown = run(tmp_path, "simulate", LOG, *options[:-1])
+    assert shown.exit_code == 2
+    assert "37,958" in shown.stdout
+
+
+def test_edits_of_a_log_of_sizes(tmp_path: Path) -> None:
+    names = ("keep-prefix", "fan-out", "keep-alive:at=06:50", "ttl")
+    options = [part for name in names for part in ("--edit", name)]
+    result = run(tmp_path, "simulate", LOG, "--json", *options)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["what_if"]
+    assert found["baseline"]["input_equivalents"] == "381701"
+    saved = {s["name"]: s["saves"] for s in found["scenarios"]}
+    told = {name: row["input_equivalents"] for name, row in saved.items() if row is not None}
+    # Rows 5, 9 with 10, and 11; the smaller write of the siblings is all that sizes tell of them.
+    assert told["keep-prefix"] == str(37_720 + 38_295 + 40_020)
+    assert told["fan-out"] == str(2 * 30_500 * 115 // 100)
+    assert told["keep-alive"] == "37957.5"
+    assert told["ttl"] == "-141630"
 
 
 @pytest.mark.parametrize("edit", ["nonsense", "ttl:ttl=2h"])
