@@ -299,6 +299,8 @@ class Engine:
         Raises:
             CacheStateError: Requests are live, or pages are on their way to a tier.
         """
+        if self._live:
+            raise CacheStateError(f"{self.live} requests are live", "wait for them, or cancel them")
         return self.manager.reset()
 
     def close(self) -> None:

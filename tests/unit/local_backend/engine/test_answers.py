@@ -144,13 +144,10 @@ def test_stop_sequences_across_tokens() -> None:
 
 
 def test_a_stop_token_ends_the_answer_and_has_no_text() -> None:
-    for seed in range(40):
-        request = ask("a", draw(30, seed), 60, sampling=Sampling(temperature=1.0, seed=seed))
-        answer = drive().run(request)["a"]
-        if answer.finished.reason is FinishReason.STOP_TOKEN:
-            break
-    else:
-        pytest.fail("no seed gives a stop token")
+    request = ask("a", draw(30, 21), 60, sampling=Sampling(temperature=1.0, seed=21))
+    answer = drive().run(request)["a"]
+    assert answer.finished.reason is FinishReason.STOP_TOKEN
+    assert len(answer.tokens) == 12
     check_answer(tiny_decoder(), request, answer)
     assert answer.tokens[-1] in TOKENIZER.stops
     last = answer.events[-2]
