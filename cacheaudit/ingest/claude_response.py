@@ -17,6 +17,8 @@ class Response:
         "cost",
         "diagnostics",
         "first_at",
+        "known_front",
+        "known_rest",
         "known_tail",
         "last_at",
         "line",
@@ -54,4 +56,8 @@ class Response:
         self.diagnostics: bytes | None = None
         self.cost: bytes | None = None
         self.boundaries: tuple[Boundary, ...] = ()
+        # The usage object up to the request id, as it was seen last; and the same in two parts,
+        # before and behind the output count, where nothing else can differ.
         self.known_tail = b""
+        self.known_front = b""
+        self.known_rest = b""

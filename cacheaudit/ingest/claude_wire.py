@@ -7,16 +7,16 @@ import msgspec
 NO_VALUE = msgspec.Raw()
 
 
-class _Creation(msgspec.Struct):
+class _Creation(msgspec.Struct, gc=False):
     ephemeral_5m_input_tokens: int | None = None
     ephemeral_1h_input_tokens: int | None = None
 
 
-class _OutputDetails(msgspec.Struct):
+class _OutputDetails(msgspec.Struct, gc=False):
     thinking_tokens: int | None = None
 
 
-class _ServerTools(msgspec.Struct):
+class _ServerTools(msgspec.Struct, gc=False):
     web_search_requests: int | None = None
 
 
@@ -31,7 +31,7 @@ class Iteration(msgspec.Struct):
     cache_read_input_tokens: int | None = None
 
 
-class WireUsage(msgspec.Struct):
+class WireUsage(msgspec.Struct, gc=False):
     """The usual fields of a usage object; everything else sends it to the general dialect."""
 
     input_tokens: int | None = None
@@ -47,7 +47,7 @@ class WireUsage(msgspec.Struct):
     output_tokens_details: _OutputDetails | None = None
 
 
-class TailMessage(msgspec.Struct):
+class TailMessage(msgspec.Struct, gc=False):
     """The end of the message."""
 
     usage: WireUsage
@@ -55,7 +55,7 @@ class TailMessage(msgspec.Struct):
     diagnostics: msgspec.Raw = NO_VALUE
 
 
-class Tail(msgspec.Struct, rename="camel"):
+class Tail(msgspec.Struct, rename="camel", gc=False):
     """Behind the content: closes the message and the line."""
 
     message: TailMessage
@@ -66,20 +66,20 @@ class Tail(msgspec.Struct, rename="camel"):
     cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
 
 
-class HeadMessage(msgspec.Struct):
-    """The beginning of the message."""
+class FramedMessage(msgspec.Struct, gc=False):
+    """A message without its content."""
 
     id: str
+    usage: WireUsage
     model: str | None = None
-    role: str | None = None
     stop_reason: str | None = None
     diagnostics: msgspec.Raw = NO_VALUE
 
 
-class Head(msgspec.Struct, rename="camel"):
-    """Before the content."""
+class Framed(msgspec.Struct, rename="camel", gc=False):
+    """A line without the content of its message."""
 
-    message: HeadMessage
+    message: FramedMessage
     type: str | None = None
     session_id: str | None = None
     is_sidechain: bool | None = None
@@ -89,6 +89,7 @@ class Head(msgspec.Struct, rename="camel"):
     timestamp: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = None
+    cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
 
 
 class WholeMessage(msgspec.Struct):
@@ -136,7 +137,7 @@ class SystemLine(msgspec.Struct, rename="camel"):
     compact_metadata: CompactMark | None = None
 
 
-class PlainLine(msgspec.Struct, rename="camel"):
+class PlainLine(msgspec.Struct, rename="camel", gc=False):
     """Any line."""
 
     type: str | None = None
@@ -147,7 +148,7 @@ class PlainLine(msgspec.Struct, rename="camel"):
 
 
 decode_tail = msgspec.json.Decoder(Tail).decode
-decode_head = msgspec.json.Decoder(Head).decode
+decode_framed = msgspec.json.Decoder(Framed).decode
 decode_whole = msgspec.json.Decoder(WholeLine).decode
 decode_usage = msgspec.json.Decoder(WireUsage).decode
 decode_system = msgspec.json.Decoder(SystemLine).decode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator
 
@@ -28,15 +27,20 @@ def gather(
     count = 0
     disk: sqlite3.Connection | None = None
     order: dict[str, int] = {}
+    name: str | None = None
+    members: list[Call] = []
     for call in calls:
-        order.setdefault(call.session, len(order))
-        held.setdefault(call.session, []).append(call)
+        if call.session != name:  # most calls are of the session of the one before
+            name = call.session
+            order.setdefault(name, len(order))
+            members = held.setdefault(name, [])
+        members.append(call)
         count += 1
         if count >= in_memory:
             disk = disk or _open()
             _spill(disk, held, order)
             held.clear()
-            count = 0
+            name, count = None, 0
     if disk is not None:
         _spill(disk, held, order)
         yield from _from_disk(disk, order, source, project)
@@ -53,8 +57,10 @@ def _session(session: str, calls: list[Call], source: str, project: str | None) 
 def _in_order(calls: list[Call]) -> tuple[Call, ...]:
     """Order by time where every call has one; a log without times is in order already."""
     times = [call.at for call in calls]
+    if None in times:
+        return tuple(calls)
     known = [at for at in times if at is not None]
-    if len(known) < len(calls) or all(a <= b for a, b in itertools.pairwise(known)):
+    if known == sorted(known):
         return tuple(calls)
     pairs = sorted(range(len(calls)), key=lambda i: (known[i], i))
     return tuple(calls[i] for i in pairs)

@@ -15,7 +15,7 @@ import msgspec
 
 from cacheaudit.model.ports import ProblemSink
 
-CHUNK = 1 << 20
+CHUNK = 1 << 19  # larger ones cost page faults, smaller ones more seams
 MAX_LINE = 64 << 20
 _BLANKS = b" \t\r\0"
 _BOMS = (

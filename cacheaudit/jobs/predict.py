@@ -8,7 +8,6 @@ recorded pauses. The second way costs a few microseconds a call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -186,7 +185,7 @@ def _rules(calls: Iterable[Call]) -> tuple[Rules, ...]:
 def _by_start(calls: Sequence[Call]) -> Sequence[Call]:
     """Order calls by start, as the simulator does; most sessions already are."""
     starts = [call.at or 0.0 for call in calls]
-    if all(a <= b for a, b in pairwise(starts)):
+    if starts == sorted(starts):
         return calls
     return [calls[n] for n in sorted(range(len(calls)), key=lambda n: (starts[n], n))]
 

@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 from typing import Final, Protocol
 
-_HOUR_US: Final = 3_600_000_000
+_HOUR_MS: Final = 3_600_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 # Years 1653 to 2286. Whatever lies beyond is damage, and would not fit a calendar.
@@ -48,10 +48,10 @@ class FixedClock:
 def iso(at: float) -> str:
     """Write a time as RFC 3339 in UTC with milliseconds, ending in ``Z``."""
     # As datetime does it: microseconds to nearest even, then cut to milliseconds.
-    hour, rest = divmod(round(at * 1e6), _HOUR_US)
-    minute, rest = divmod(rest // 1_000, 60_000)
-    second, milli = divmod(rest, 1_000)
-    return f"{_hour_text(hour)}{minute:02d}:{second:02d}.{milli:03d}Z"
+    hour, rest = divmod(round(at * 1e6) // 1_000, _HOUR_MS)
+    minute, rest = divmod(rest, 60_000)
+    digits = str(10_000_000 + minute * 100_000 + rest)
+    return f"{_hour_text(hour)}{digits[1:3]}:{digits[3:5]}.{digits[5:]}Z"
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,8 @@ import msgspec
 from cacheaudit.report.result import CallRow
 
 IN_MEMORY_BYTES = 4 << 20
-_FLUSH_BYTES = 256 << 10
+_FLUSH_ROWS = 256
+_BLOCK_BYTES = 256 << 10
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(CallRow)
 
@@ -31,7 +32,7 @@ class CallSpool:
         )
         # Closed in silence when the spool is no longer used: its user need not know of the file.
         weakref.finalize(self, self._file.close)
-        self._pending = bytearray()
+        self._pending: list[CallRow] = []
         self._amended: dict[str, tuple[int, str | None]] = {}
         self._count = 0
 
@@ -40,10 +41,9 @@ class CallSpool:
 
     def append(self, row: CallRow) -> None:
         """Add a row."""
-        self._pending += _encoder.encode(row)
-        self._pending += b"\n"
+        self._pending.append(row)
         self._count += 1
-        if len(self._pending) >= _FLUSH_BYTES:
+        if len(self._pending) >= _FLUSH_ROWS:
             self._flush()
 
     def amend(self, call_id: str, output: int, cost: str | None) -> None:
@@ -82,7 +82,7 @@ class CallSpool:
         while True:
             # Re-seek for each piece, so that two readers do not disturb each other.
             self._file.seek(position)
-            block = self._file.read(_FLUSH_BYTES) + self._file.readline()
+            block = self._file.read(_BLOCK_BYTES) + self._file.readline()
             if not block:
                 return
             position += len(block)
@@ -91,5 +91,5 @@ class CallSpool:
     def _flush(self) -> None:
         if self._pending:
             self._file.seek(0, 2)
-            self._file.write(self._pending)
+            self._file.write(_encoder.encode_lines(self._pending))
             self._pending.clear()

@@ -194,34 +194,45 @@ def _call(
     ended: dict[str, float],
     problems: ProblemSink,
 ) -> Call | None:
-    where = f"{name}:{response.line}"
-    usage = _usage(response, lower, where, problems)
+    wire = response.wire
+    usage = _plain_usage(wire, lower) if wire is not None else None
     if usage is None:
-        return None
+        usage = _usage(response, lower, f"{name}:{response.line}", problems)
+        if usage is None:
+            return None
     session, lane, purpose = place.of(response)
-    first, last = _seconds(response.first_at), _seconds(response.last_at)
-    span = _start_span(_stamp(response.user_at), ended.get(lane), first)
-    if last is not None:
-        ended[lane] = max(last, ended.get(lane, last))
+    first, last, user = response.first_at, response.last_at, response.user_at
+    begun = None if first is None else _seconds(first)
+    done = begun if last is first else _seconds(last)
+    before = ended.get(lane)
+    span = _start_span(None if user is None else _stamp(user), before, begun)
+    if done is not None and (before is None or done > before):
+        ended[lane] = done
+    model, message, request = response.model, response.message_id, response.request_id
     return Call(
-        id=response.message_id,
+        id=message,
         session=session,
         lane=lane,
         purpose=purpose,
-        provider="anthropic" if _is_claude(response.model) else None,
-        surface=_surface(response.message_id),
-        model=response.model,
+        provider="anthropic" if model is not None and "claude" in model else None,
+        surface=_SURFACES.get(message[:9]),
+        model=model,
         start_span=span,
-        ended_at=last,
+        ended_at=done,
         usage=usage,
-        diagnostics=_reason(response.diagnostics),
+        diagnostics=None if response.diagnostics is None else _reason(response.diagnostics),
         stop_reason=response.stop_reason,
-        reported_cost=_cost(response.cost),
-        client=f"claude-code {response.version}" if response.version else "claude-code",
+        reported_cost=None if response.cost is None else _cost(response.cost),
+        client=_client(response.version),
         boundaries=response.boundaries,
         origin=Origin(name, response.line),
-        dedupe_key=_key(response),
+        dedupe_key=message if request is None else f"{message}:{request}",
     )
+
+
+@lru_cache(maxsize=64)
+def _client(version: str | None) -> str:
+    return f"claude-code {version}" if version else "claude-code"
 
 
 def _start_span(user: float | None, previous_end: float | None, first: float | None) -> Span | None:
@@ -235,11 +246,9 @@ def _start_span(user: float | None, previous_end: float | None, first: float | N
 
 
 def _usage(response: Response, lower: bool, where: str, problems: ProblemSink) -> Usage | None:
+    """Normalise what :func:`_plain_usage` leaves."""
     wire = response.wire
     if wire is not None:
-        usage = _plain_usage(wire, lower)
-        if usage is not None:
-            return usage
         raw = {k: v for k, v in msgspec.to_builtins(wire).items() if v is not None}
     else:
         raw = response.raw_usage or {}
@@ -338,18 +347,20 @@ def _stamp(text: str | None) -> float | None:
         return None
     if len(text) != _STAMP_LENGTH or text[23] != "Z" or text[19] != ".":
         return parse_time(text)
-    try:
-        hour = _hour(text[:13])
-        millis = int(text[14:16]) * 60_000 + int(text[17:19]) * 1_000 + int(text[20:23])
-    except ValueError:
+    digits = text[14:16] + text[17:19] + text[20:23]
+    hour = _hour(text[:14])
+    if hour is None or text[16] != ":" or not (digits.isascii() and digits.isdecimal()):
         return parse_time(text)
-    return parse_time(text) if hour is None else (hour + millis) / 1_000
+    minute, rest = divmod(int(digits), 100_000)
+    if minute > 59 or rest > 59_999:
+        return parse_time(text)
+    return (hour + minute * 60_000 + rest) / 1_000
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _hour(text: str) -> int | None:
-    """Milliseconds since the epoch at the beginning of an hour such as ``2026-02-13T01``."""
-    seconds = parse_time(f"{text}:00:00Z")
+    """Milliseconds since the epoch at the beginning of an hour such as ``2026-02-13T01:``."""
+    seconds = parse_time(f"{text}00:00Z")
     return None if seconds is None else int(seconds) * 1_000
 
 
