@@ -1,6 +1,7 @@
 """What rules look at: one pass over a session that is cheap for healthy calls.
 
-A call extends the prompt of the call before it in its lane. What that one had in the cache
+A call extends the prompt of the call before it in its lane; warm-ups, probes and refreshes between
+the two touch the cache and are not what it extends. What that one had in the cache
 (read + written where writes are recorded, else its whole prompt) is what a hit would read, cut to
 the present prompt. Where less was read and the shortfall is large enough to matter, the call
 becomes an :class:`Event`; a healthy call leaves a few integers behind and nothing else.
@@ -75,7 +76,7 @@ class Context:
         self.asides: list[tuple[int, int]] = []
         self.memo: dict[str, Any] = {}
         self.left: set[int] | None = None
-        # Replays with another prompt: what they lost is theirs, the conversation goes on without.
+        # Replays: what they lost is theirs, the conversation goes on without them.
         self._detours: set[int] = set()
         # Boundaries before calls without usage; they hold for the next call that has some.
         self._held: dict[str, tuple[Boundary, ...]] = {}
@@ -94,8 +95,7 @@ class Context:
         for index, call in enumerate(self.session.calls):
             usage = call.usage
             if usage is None or usage.cache_read is None or not usage.total_input:
-                if call.boundaries:
-                    self._held[call.lane] = (*self._held.get(call.lane, ()), *call.boundaries)
+                self._hold(call)
                 continue
             read, total, written, endpoint, is_recorded = _sizes(usage)
             lane = lanes.get(call.lane)
@@ -114,6 +114,9 @@ class Context:
                 self.openings.append(Opening(index, call, total, read, written, endpoint))
             else:
                 self._step(lane, index, call, read, total, written, endpoint, low)
+                if call.purpose in _REPLAYS and lane.last.purpose not in _REPLAYS:
+                    self._stay(lane, index, call, low, high)
+                    continue
             if written:
                 _note_lifetime(lane, call, usage)
             if endpoint:
@@ -123,9 +126,14 @@ class Context:
             if total < lane.smallest:
                 lane.smallest = total
             lane.calls += 1
-            lane.last, lane.last_index = call, index
+            lane.last, lane.last_index, lane.touched = call, index, call
             lane.total, lane.read, lane.written = total, read, written
             lane.low, lane.high = low, high
+
+    def _hold(self, call: Call) -> None:
+        """Keep the boundaries before a call that tells nothing itself."""
+        if call.boundaries:
+            self._held[call.lane] = (*self._held.get(call.lane, ()), *call.boundaries)
 
     def _heed(self, index: int, word: str) -> None:
         """Keep what the provider says of misses."""
@@ -164,6 +172,13 @@ class Context:
             event.run = Run(read)
             event.run.events.append(event)
             self.events.append(event)
+
+    def _stay(
+        self, lane: Lane, index: int, call: Call, low: float | None, high: float | None
+    ) -> None:
+        """Go on from the conversation behind a replay of it, which only kept its prefix alive."""
+        self._detours.add(index)
+        lane.touched, lane.low, lane.high = call, low, high
 
     def _step(
         self,
@@ -272,7 +287,9 @@ class Context:
         event.previous_read, event.previous_written = lane.read, lane.written
         event.growth = total - lane.endpoint
         event.explicit = lane.explicit
-        event.timing = Timing.between(lane.last, call, lane.ttl, lane.ttl_assumed, lane.longest_hit)
+        event.timing = Timing.between(
+            lane.touched or lane.last, call, lane.ttl, lane.ttl_assumed, lane.longest_hit
+        )
         older = lane.sizes.get(read) if read and lane.explicit else None
         event.older = older if older is not None and older != lane.last_index else None
         event.skipped_lost = event.older is not None and self._all_lost(lane, event.older)

@@ -140,13 +140,14 @@ class Lane:
         longest_hit: Longest gap, for certain, over which everything was still read.
         knows_writes: Writes are recorded, be they zero.
         last_index: Position of the last call with known usage.
+        touched: Call that last used the cache of the lane: the last one, or a replay behind it.
     """
 
     __slots__ = (
         "by_model", "cached", "calls", "endpoint", "explicit", "first_index", "high",
         "knows_writes", "last", "last_event", "last_index", "longest_hit", "low", "model", "name",
         "read", "run",
-        "shrinks", "sizes", "smallest", "total", "ttl", "ttl_assumed", "written",
+        "shrinks", "sizes", "smallest", "total", "touched", "ttl", "ttl_assumed", "written",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -160,6 +161,7 @@ class Lane:
         self.first_index = -1
         self.last_index = -1
         self.last: Call | None = None
+        self.touched: Call | None = None
         self.last_event: Event | None = None
         self.run: Run | None = None
         self.model: str | None = None
