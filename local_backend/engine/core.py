@@ -202,8 +202,11 @@ class Engine:
             generation = outcome.work.generation
             if outcome.error is not None:
                 self._end(generation, FinishReason.FAILED, error=outcome.error)
-            else:
+                continue
+            try:
                 self._advance(outcome, now)
+            except Exception as error:
+                self._end(generation, FinishReason.FAILED, error=error)
 
     def _advance(self, outcome: Outcome, now: float) -> None:
         work, generation = outcome.work, outcome.work.generation

@@ -52,6 +52,17 @@ def test_draws_as_plain_lists_do(scores: list[float], sampling: Sampling, place:
     assert draw(torch.tensor(scores), sampling, place) == naive(scores, sampling, place)
 
 
+@pytest.mark.parametrize("top_p", [0.3001, 0.9001, 0.9991])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 4.0])
+def test_long_rows_are_drawn_as_short_ones(top_p: float, spread: float) -> None:
+    """Where the likeliest have the mass, and where they have not; many are equal."""
+    torch.manual_seed(0)
+    scores = (torch.randn(3000) * spread * 2).round() / 2
+    for place in range(20):
+        sampling = Sampling(temperature=0.9, top_p=top_p, seed=1)
+        assert draw(scores, sampling, place) == naive(scores.tolist(), sampling, place)
+
+
 def test_numbers_are_even_and_follow_from_seed_and_place_alone() -> None:
     found = [uniform(7, place) for place in range(4000)]
     assert found == [uniform(7, place) for place in range(4000)]
