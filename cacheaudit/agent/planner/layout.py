@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -73,6 +74,8 @@ class Layout(msgspec.Struct, frozen=True):
         tools: Each tool as JSON without markers.
         system: Each system block likewise.
         messages: Each message likewise.
+        said: The messages as they were given.
+        marked: Indices of messages in which the name of the marker occurs.
         roles: Role of each message.
         ends: Number of blocks up to the end of each message.
         front: Number of blocks before the messages.
@@ -90,6 +93,8 @@ class Layout(msgspec.Struct, frozen=True):
     tools: list[bytes]
     system: list[bytes]
     messages: list[bytes]
+    said: list[Any]
+    marked: list[int]
     roles: list[str]
     ends: list[int]
     front: int
@@ -122,50 +127,101 @@ class Layout(msgspec.Struct, frozen=True):
         return sum(map(len, self.messages)) + sum(map(len, self.system)) + sum(map(len, self.tools))
 
 
-def texts_of(body: Mapping[str, Any]) -> list[bytes]:
-    """Write each message as JSON, as it is."""
+class Texts(msgspec.Struct, frozen=True):
+    """The messages of a request.
+
+    Attributes:
+        items: As they were given.
+        plain: Each as JSON, without markers and with one plain text as a string.
+        marked: Indices of those in which the name of the marker occurs.
+    """
+
+    items: list[Any]
+    plain: list[bytes]
+    marked: list[int]
+
+
+def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
+    """Write each message as JSON; what an earlier request said is not written again.
+
+    Args:
+        body: The request.
+        known: Earlier requests that it may go on from, the likeliest first.
+    """
     messages = body.get("messages")
-    return list(map(encode, messages)) if isinstance(messages, list) else []
+    if not isinstance(messages, list):
+        return Texts([], [], [])
+    count, best = 0, None
+    for layout in known:
+        same = _repeated(messages, layout.said)
+        if same > count:
+            count, best = same, layout
+        if same and same == len(layout.said):
+            break
+    plain = [] if best is None else best.messages[:count]
+    marked = [] if best is None else [index for index in best.marked if index < count]
+    for index, message in enumerate(messages[count:], count):
+        text = encode(message)
+        if _TOKEN in text:
+            marked.append(index)
+            message = bare(message)
+            text = encode(message)
+        plain.append(encode({**message, "content": one}) if (one := _one(message)) else text)
+    return Texts(messages, plain, marked)
+
+
+def _one(message: Any) -> str | None:
+    """Return the text of a message that holds nothing else, given as a list."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return None
+    block = content[0]
+    text = block.get("text")
+    is_plain = block.keys() == {"type", "text"} and block["type"] == "text"
+    return text if is_plain and isinstance(text, str) else None
+
+
+def _repeated(messages: list[Any], said: list[Any]) -> int:
+    """Count the leading messages that are equal to earlier ones.
+
+    Objects that are the very same may have been changed since; they prove nothing.
+    """
+    count = min(len(messages), len(said))
+    if any(map(is_, messages, said)):
+        return 0
+    if messages[:count] == said[:count]:
+        return count
+    for index in range(count):
+        if messages[index] != said[index]:
+            return index
+    return count
 
 
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """Count the leading pieces that two requests share."""
-    count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine is not theirs and mine != theirs:
-            break
-        count += 1
-    return count
+    count = min(len(one), len(other))
+    if one[:count] == other[:count]:
+        return count
+    return next(index for index in range(count) if one[index] != other[index])
 
 
 class _Pieces:
-    """The parts of a level, each as JSON without markers; and the parts that are new."""
+    """The parts of a level, each as JSON without markers; and how many of them are known."""
 
-    def __init__(self, items: Any, known: Sequence[bytes], raw: list[bytes] | None = None) -> None:
+    def __init__(self, items: Any, known: list[bytes], texts: Texts | None = None) -> None:
         if isinstance(items, str):
             items = [{"type": "text", "text": items}] if items else []
         self.items: list[Any] = items if isinstance(items, list) else []
-        self.raw = raw if raw is not None else list(map(encode, self.items))
-        self.marked: list[tuple[int, Any]] = []
-        self.same = 0
-        self._strip(known)
-
-    def _strip(self, known: Sequence[bytes]) -> None:
-        raw = self.raw
-        goes_on = True
-        for index, text in enumerate(raw):
-            is_known = goes_on and index < len(known) and text == known[index]
-            if not is_known and _TOKEN in text:
-                item = self.items[index]
-                self.marked.append((index, item))
-                text = encode(bare(item))
-                is_known = goes_on and index < len(known) and text == known[index]
-            if is_known:
-                raw[index] = known[index]  # one copy of what both hold
-                self.same += 1
-            else:
-                raw[index] = text
-                goes_on = False
+        self.raw = list(map(encode, self.items)) if texts is None else list(texts.plain)
+        if texts is None:
+            found = [index for index, text in enumerate(self.raw) if _TOKEN in text]
+            for index in found:
+                self.raw[index] = encode(bare(self.items[index]))
+        else:
+            found = texts.marked
+        self.marked = [(index, self.items[index]) for index in found]
+        self.same = count = common(self.raw, known)
+        self.raw[:count] = known[:count]  # one copy of what both hold
 
     def new(self) -> list[Any]:
         """Return the parts behind those that are known, without markers."""
@@ -181,7 +237,7 @@ def lay_out(
     facts: Rules,
     home: bytes,
     previous: Layout | None = None,
-    raw: list[bytes] | None = None,
+    texts: Texts | None = None,
 ) -> Layout:
     """Cut a request into content blocks.
 
@@ -190,7 +246,7 @@ def lay_out(
         facts: Rules of the model's cache.
         home: What keeps this cache apart from others: host and key.
         previous: A request that this one may repeat.
-        raw: Its messages as JSON, where that was done.
+        texts: Its messages as JSON, where that was done.
 
     Raises:
         PromptError: The body has not the shape of the Messages API.
@@ -198,9 +254,10 @@ def lay_out(
     """
     if facts.text("thinking_retention") == "last_turn":
         previous = None  # thinking leaves the prompt as the conversation goes on
-    tools = _Pieces(body.get("tools"), previous.tools if previous else ())
-    system = _Pieces(body.get("system"), previous.system if previous else ())
-    messages = _Pieces(body.get("messages"), previous.messages if previous else (), raw)
+    tools = _Pieces(body.get("tools"), previous.tools if previous else [])
+    system = _Pieces(body.get("system"), previous.system if previous else [])
+    texts = texts_of(body) if texts is None else texts
+    messages = _Pieces(body.get("messages"), previous.messages if previous else [], texts)
     part: dict[str, Any] = {name: body[name] for name in body if name not in _BULK}
     same_tools = previous is not None and tools.raw == previous.tools
     same_system = previous is not None and system.raw == previous.system
@@ -231,7 +288,12 @@ def lay_out(
         tools=tools.raw,
         system=system.raw,
         messages=messages.raw,
-        roles=[_role(item) for item in messages.items],
+        said=messages.items,
+        marked=texts.marked,
+        roles=[
+            *(previous.roles[: messages.same] if previous else ()),
+            *map(_role, messages.items[messages.same :]),
+        ],
         ends=_ends(blocks, front, len(messages.items), previous, messages.same),
         front=front,
         tool_count=len(parts["tools"]),

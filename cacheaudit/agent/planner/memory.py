@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -141,6 +141,12 @@ class SessionMemory:
             return self._get(f"{family}#{self._made}")
         self.lines.move_to_end(best.name)
         return best
+
+    def layouts(self) -> Iterator[Layout]:
+        """Yield the last requests of its lines, the latest first."""
+        for line in reversed(self.lines.values()):
+            if line.layout is not None:
+                yield line.layout
 
     def donor(self, texts: Sequence[bytes], line: Line) -> Layout | None:
         """Return the request of any line that shares most with a new one."""

@@ -121,11 +121,11 @@ class BreakpointPlanner:
         facts = target.facts
         if facts is None:
             return body
-        texts = texts_of(body)
+        texts = texts_of(body, session.layouts())
         family = f"{target.home.decode(errors='replace')}/{facts.provider}/{facts.model}"
-        line = session.line(request.scope.lane, texts, family)
+        line = session.line(request.scope.lane, texts.plain, family)
         sent, behind = volatile.taken_out(body, line, session, self.policy, facts)
-        donor = session.donor(texts, line)
+        donor = session.donor(texts.plain, line)
         layout = lay_out(sent, facts, target.home, donor, texts)
         rules = cache_rules(facts)
         rates = rates_of(self._book, target, request.at, layout.sizes[-1] if layout.sizes else 0)
@@ -189,7 +189,7 @@ class BreakpointPlanner:
                 continue
             found = self._play(case, plan[0])
             if case.session.account.allows(gain(found, case.rates) - base):
-                shown = {_shown(level): choice for level, choice in choices.items()}
+                shown = {_shown(name): c for name, c in choices.items() if c.tokens > 0}
                 return plan[0], plan[1], found, shown
         notes.leave("what would be written may not be read often enough to pay")
         return nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -172,12 +173,10 @@ def unmarked(value: Any) -> Any:
 def exercise() -> list[Played]:
     """The session of fourteen requests, with its own markers."""
     path = ROOT / "fixtures" / "sessions" / "exercise-14.session.jsonl"
-    from datetime import datetime
-
     items = []
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        at = datetime.fromisoformat(row["started_at"].replace("Z", "+00:00")).timestamp()
+        at = dt.datetime.fromisoformat(row["started_at"]).timestamp()
         lane = row["lane"]
         items.append(Played(row["request"], at, lane, row["content_tokens"]))
     return items
