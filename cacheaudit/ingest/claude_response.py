@@ -17,8 +17,6 @@ class Response:
         "cost",
         "diagnostics",
         "first_at",
-        "known_front",
-        "known_rest",
         "known_tail",
         "last_at",
         "line",
@@ -56,8 +54,5 @@ class Response:
         self.diagnostics: bytes | None = None
         self.cost: bytes | None = None
         self.boundaries: tuple[Boundary, ...] = ()
-        # The usage object up to the request id, as it was seen last; and the same in two parts,
-        # before and behind the output count, where nothing else can differ.
+        # What its last line said from the stop reason to the request id.
         self.known_tail = b""
-        self.known_front = b""
-        self.known_rest = b""

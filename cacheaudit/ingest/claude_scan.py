@@ -46,7 +46,6 @@ _BOUNDARY_LINE = 16 << 10
 _USER = b'"message":{"role":"user"'
 _SIDECHAIN = b'"isSidechain":true'
 _NEVER = b"\0"
-_OUTPUT = b'"output_tokens":'
 SYNTHETIC = "<synthetic>"
 
 _any = msgspec.json.Decoder().decode
@@ -95,7 +94,8 @@ class Scan:
                         self._user_line = (data, start, end)
                 start = end + 1
                 continue
-            at = rfind(b'"usage":{', max(start, end - _TAIL), end)
+            low = end - _TAIL
+            at = rfind(b'"usage":{', low if low > start else start, end)  # noqa: FURB136 - hot
             if at >= 0:
                 self._usage_line(data, start, end, at, number)
             elif find(b'"usage"', start, end) >= 0:
@@ -127,12 +127,13 @@ class Scan:
 
     def _usage_line(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line with a usage object near its end; most repeat what is known."""
-        stop = data.rfind(b'"stop_reason":', max(start, at - _STOP), at)
+        low = at - _STOP
+        stop = data.rfind(b'"stop_reason":', low if low > start else start, at)  # noqa: FURB136 - hot
         here = data.find(b'"id":"', start, start + _HEAD) + 6
         known = self._by_id.get(data[here : data.find(b'"', here, here + 90)])
         if known is None or stop < 0:
             self._assistant(data, start, end, at if stop < 0 else stop, number)
-        elif data.startswith(known.known_tail, stop) or _differs_in_output(known, data, stop):
+        elif data.startswith(known.known_tail, stop):
             known.last_at = data[end - 72 : end]
         elif not self._again(known, data, stop, end):
             self._assistant(data, start, end, stop, number)
@@ -207,14 +208,7 @@ class Scan:
             # Every line of a sidechain is looked at, since the next one names it as its parent.
             response.known_tail = _NEVER
             return
-        known = response.known_tail = data[at : behind + 14 + len(tail.request_id)]
-        front, output, rest = known.partition(_OUTPUT)
-        wire = response.wire
-        if wire is not message.usage or wire.iterations is not None or _OUTPUT in rest:
-            response.known_front = response.known_rest = b""
-        else:
-            response.known_front = front + output
-            response.known_rest = rest.lstrip(b"0123456789")
+        response.known_tail = data[at : behind + 14 + len(tail.request_id)]
 
     def _whole_line(self, line: bytes, number: int) -> None:
         """Decode a line whole: usage elsewhere than usual, or a broken line."""
@@ -389,22 +383,6 @@ class Scan:
         self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
         if b'"usage"' in stripped:
             self._whole_line(better, number)
-
-
-def _differs_in_output(response: Response, data: bytes, at: int) -> bool:
-    """Whether a line repeats the usage of a response but for its output count; takes that over."""
-    front, rest = response.known_front, response.known_rest
-    if not front or not data.startswith(front, at):
-        return False
-    at += len(front)
-    end = data.find(rest[:1], at, at + 16)
-    digits = data[at:end]
-    if end < 0 or not digits.isdigit() or not data.startswith(rest, end):
-        return False
-    output, wire = int(digits), response.wire
-    if wire is not None and output > response.output:
-        response.output = wire.output_tokens = output
-    return True
 
 
 def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]:

@@ -7,12 +7,13 @@ waiting in a temporary database where there are many.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 
-from cacheaudit.ingest.detect import frequent_source, head_of, recognise
+from cacheaudit.ingest.detect import frequent_source, heads, recognise
 from cacheaudit.ingest.files import FoundFile, find_files
 from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.guard import guarded, source_failed
@@ -25,7 +26,6 @@ from cacheaudit.model.call import Call, Session
 from cacheaudit.model.ports import ProblemSink, Source
 
 _QUICK_HEAD = 8 << 10
-_QUICK_LINES = 3
 _SURE = 90
 
 
@@ -52,9 +52,28 @@ class Recognised(msgspec.Struct, frozen=True):
     group: str
 
 
+@cache
+def _has(kind: type, protocol: type) -> bool:
+    """Whether a source has a further ability; looking that up takes longer than opening a file."""
+    return issubclass(kind, protocol)
+
+
+def _grouped(source: Source) -> _GroupedSource | None:
+    return cast("_GroupedSource", source) if _has(type(source), _GroupedSource) else None
+
+
+def _quick(source: Source) -> _QuickSource | None:
+    return cast("_QuickSource", source) if _has(type(source), _QuickSource) else None
+
+
+def _with_projects(source: Source) -> _ProjectSource | None:
+    return cast("_ProjectSource", source) if _has(type(source), _ProjectSource) else None
+
+
 def project_of(source: Source, path: Path) -> str | None:
     """Name the project that a file belongs to: as its source knows it, else by its folder."""
-    found = source.project(path) if isinstance(source, _ProjectSource) else path.parent.name
+    known = _with_projects(source)
+    found = path.parent.name if known is None else known.project(path)
     return shown(found) if found else None
 
 
@@ -120,17 +139,18 @@ class Corpus:
                 self.problems("unknown_format" if file.size else "empty_file", str(file.path))
                 continue
             self.read_sources[last.name] = self.read_sources.get(last.name, 0) + 1
-            group = last.group(file.path) if isinstance(last, _GroupedSource) else str(file.path)
+            grouped = _grouped(last)
+            group = str(file.path) if grouped is None else grouped.group(file.path)
             yield Recognised(file, last, group)
 
     def _source_of(self, file: FoundFile, last: Source | None) -> Source | None:
         """Neighbours usually share a format, so the last source is asked first."""
         if last is None and self._sources is None:
             last = frequent_source()
-        if last is not None:
-            quick = head_of(file.path, _QUICK_HEAD, _QUICK_LINES)
-            if last.detect(quick) >= _SURE:
-                return last
+        if last is not None and any(
+            last.detect(head) >= _SURE for head in heads(file.path, _QUICK_HEAD, (1, 3))
+        ):
+            return last
         return recognise(file.path, self._sources)
 
     def usages(self) -> Iterator[tuple[Source, UsageRecord, int | None]]:
@@ -157,8 +177,9 @@ class Corpus:
 
     def _records(self, item: Recognised) -> Iterator[UsageRecord]:
         path, source = item.file.path, item.source
-        if isinstance(source, _QuickSource):
-            records = source.usages(path, self.problems)
+        quick = _quick(source)
+        if quick is not None:
+            records = quick.usages(path, self.problems)
         else:
             calls = source.read(path, self.problems)
             project = project_of(source, path)
@@ -212,17 +233,14 @@ class Corpus:
 
 def _in_order(items: list[Recognised]) -> list[Recognised]:
     """Order groups by their first file, and in a group what lies deeper (subagents) last."""
-    first: dict[str, Path] = {}
+    first: dict[str, tuple[str, ...]] = {}
     for item in items:
-        path = item.file.path
-        if item.group not in first or path < first[item.group]:
-            first[item.group] = path
-    return sorted(
-        items,
-        key=lambda item: (
-            first[item.group],
-            item.group,
-            len(item.file.path.parts),
-            item.file.path,
-        ),
-    )
+        parts = item.file.path.parts
+        if item.group not in first or parts < first[item.group]:
+            first[item.group] = parts
+
+    def place(item: Recognised) -> tuple[tuple[str, ...], str, int, tuple[str, ...]]:
+        parts = item.file.path.parts
+        return first[item.group], item.group, len(parts), parts
+
+    return sorted(items, key=place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -46,16 +46,32 @@ def head_of(path: Path, limit: int = HEAD_BYTES, lines: int = HEAD_LINES, start:
     Raises:
         OSError: The file cannot be read.
     """
-    with path.open("rb") as stream:
-        stream.seek(start)
-        data = stream.read(limit)
+    return next(heads(path, limit, (lines,), start))
+
+
+def heads(path: Path, limit: int, lines: Iterable[int], start: int = 0) -> Iterator[Head]:
+    """Yield the beginning of a file with ever more of its lines decoded.
+
+    Args:
+        path: The file.
+        limit: Bytes to read.
+        lines: How many lines to decode, each more than the one before.
+        start: Byte at which to begin.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb", buffering=0) as stream:
         size = os.fstat(stream.fileno()).st_size - start
+        if start:
+            stream.seek(start)
+        data = stream.read(limit)
     document = None
-    if data.lstrip()[:1] in (b"{", b"[") and len(data) == size:
+    if len(data) == size and data.lstrip()[:1] in (b"{", b"["):
         document = decode(data)
-    return Head(
-        path=path, data=data, size=size, lines=_json_objects(data, size, lines), document=document
-    )
+    for number in lines:
+        found = _json_objects(data, size, number)
+        yield Head(path=path, data=data, size=size, lines=found, document=document)
 
 
 def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None:
@@ -87,8 +103,8 @@ def recognise(path: Path, sources: Sequence[Source] | None = None) -> Source | N
 
 
 def _json_objects(data: bytes, size: int, most: int) -> tuple[dict[str, object], ...]:
-    lines = data.split(b"\n")
-    if len(data) < size and len(lines) > 1:
+    lines = data.split(b"\n", most)
+    if len(data) < size and 1 < len(lines) <= most:
         lines.pop()
     found: list[dict[str, object]] = []
     for line in lines[:most]:
