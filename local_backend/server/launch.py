@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _BACKLOG = 2048
 _GRACE_S = 5
+# Tokens of prompts in one pass, beside one of each running answer.
+_STEP_TOKENS = 448
 
 
 class Server(uvicorn.Server):
@@ -101,7 +103,12 @@ def make_engine(settings: Settings, loaded: Loaded) -> EngineLoop:
         "pages": settings.pages,
         "context_length": settings.context_length,
     }
-    chosen = config.EngineConfig(max_waiting=settings.max_waiting, **sizes)
+    chosen = config.EngineConfig(
+        max_running=settings.max_running,
+        max_waiting=settings.max_waiting,
+        step_tokens=_STEP_TOKENS + settings.max_running,
+        **sizes,
+    )
     started: EngineLoop = loop.EngineLoop(
         build.build_engine(loaded.model, loaded.tokenizer, chosen)
     )

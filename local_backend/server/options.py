@@ -38,6 +38,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         write_timeout_s=found.write_timeout,
         max_requests=found.max_requests,
         max_connections=found.max_connections,
+        max_running=found.max_running,
         max_waiting=found.max_waiting,
         request_timeout_s=found.request_timeout or None,
         ping_s=found.ping,
@@ -119,7 +120,8 @@ def _add_limits(group: argparse._ArgumentGroup, standard: Settings) -> None:
     add("--write-timeout", _seconds, standard.write_timeout_s, "seconds for a client that is stuck")
     add("--max-requests", _positive, standard.max_requests, "answered at the same time")
     add("--max-connections", _positive, standard.max_connections, "open at the same time")
-    add("--max-waiting", _natural, standard.max_waiting, "requests that may wait for pages")
+    add("--max-running", _positive, standard.max_running, "computed side by side")
+    add("--max-waiting", _natural, standard.max_waiting, "that may wait beyond these")
     add("--request-timeout", _seconds, standard.request_timeout_s, "seconds an answer may take")
     add("--ping", _seconds, standard.ping_s, "seconds of silence before a ping")
 

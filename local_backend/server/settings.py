@@ -34,7 +34,8 @@ class Settings:
         write_timeout_s: Seconds after which a client that takes nothing is dropped.
         max_requests: Requests answered at the same time; more are told to come back.
         max_connections: Connections open at the same time; more are closed at once.
-        max_waiting: Requests that may wait for pages before others are told to come back.
+        max_running: Requests computed side by side.
+        max_waiting: Requests that may wait beyond these before others are told to come back.
         request_timeout_s: Seconds after which an answer is given up; None for never.
         ping_s: Seconds of silence on a stream after which a ping is sent.
         media_tokens: Tokens that stand for an image or a document that is not text.
@@ -63,7 +64,8 @@ class Settings:
     write_timeout_s: float = 30.0
     max_requests: int = 256
     max_connections: int = 4096
-    max_waiting: int = 128
+    max_running: int = 64
+    max_waiting: int = 256
     request_timeout_s: float | None = 600.0
     ping_s: float = 10.0
     media_tokens: int = 256

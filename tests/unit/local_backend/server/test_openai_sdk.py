@@ -1,0 +1,156 @@
+"""Chat Completions through the real SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.unit.local_backend.server.running import Running, running
+
+MARK = {"type": "ephemeral"}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "maximum": 9}, "b": {"const": 2}},
+            "required": ["a", "b"],
+        },
+    },
+}
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0) as found:
+        yield found
+
+
+def ask(client: openai.OpenAI, **body: Any) -> Any:
+    user = [{"role": "user", "content": "hello"}]
+    return client.chat.completions.create(
+        **{"model": "tiny", "max_completion_tokens": 5, "messages": user, **body}
+    )
+
+
+def test_a_plain_answer(client: openai.OpenAI, server: Running) -> None:
+    found = ask(client)
+    (choice,) = found.choices
+    assert (found.object, choice.message.role, choice.finish_reason) == (
+        "chat.completion",
+        "assistant",
+        "length",
+    )
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (7, 5)
+    assert found.usage.total_tokens == 12
+    same = server.ask({"max_tokens": 5})
+    assert choice.message.content == same["content"][0]["text"]
+
+
+def test_usage_includes_what_was_read(client: openai.OpenAI) -> None:
+    part = {"type": "text", "text": "s" * 300, "cache_control": MARK}
+    messages = [{"role": "system", "content": [part]}, {"role": "user", "content": "hello"}]
+    cold, warm = (ask(client, messages=messages).usage for _ in range(2))
+    assert cold.prompt_tokens == warm.prompt_tokens == 301 + 6 + 1
+    assert (cold.prompt_tokens_details.cached_tokens, warm.prompt_tokens_details.cached_tokens) == (
+        0,
+        301,
+    )
+    assert cold.prompt_tokens_details.cache_write_tokens == 301
+
+
+def test_a_stream_with_usage(client: openai.OpenAI) -> None:
+    plain = ask(client).choices[0].message.content
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    texts = [c.choices[0].delta.content or "" for c in chunks if c.choices]
+    assert "".join(texts) == plain
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "length"
+    assert chunks[-1].choices == []
+    assert (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens) == (7, 5)
+    assert all(c.usage is None for c in chunks[:-1])
+
+
+def test_a_stream_without_usage(client: openai.OpenAI) -> None:
+    assert all(chunk.choices for chunk in ask(client, stream=True))
+
+
+def test_a_forced_call_and_its_result(client: openai.OpenAI) -> None:
+    found = ask(client, tools=[TOOL], tool_choice="required", max_completion_tokens=40)
+    (choice,) = found.choices
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+    (call,) = choice.message.tool_calls
+    given = json.loads(call.function.arguments)
+    assert (call.function.name, set(given), given["b"]) == ("add", {"a", "b"}, 2)
+    assert given["a"] <= 9
+    messages = [
+        {"role": "user", "content": "hello"},
+        choice.message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": call.id, "content": "11"},
+    ]
+    assert ask(client, messages=messages, tools=[TOOL]).choices[0].message.content
+
+
+def test_a_forced_call_in_a_stream(client: openai.OpenAI) -> None:
+    choice = {"type": "function", "function": {"name": "add"}}
+    chunks = list(ask(client, tools=[TOOL], tool_choice=choice, stream=True))
+    bits = [d for c in chunks for d in c.choices[0].delta.tool_calls or ()]
+    assert (bits[0].function.name, bits[0].index) == ("add", 0)
+    assert json.loads("".join(b.function.arguments for b in bits))["b"] == 2
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+def test_an_answer_in_a_schema(client: openai.OpenAI) -> None:
+    schema = {"name": "s", "schema": {"type": "object", "properties": {"x": {"type": "number"}}}}
+    form = {"type": "json_schema", "json_schema": schema}
+    found = ask(client, response_format=form, max_completion_tokens=30).choices[0]
+    assert isinstance(json.loads(found.message.content)["x"], int | float)
+    assert found.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"temperature": 2.5}, "temperature"),
+        ({"n": 2}, "n"),
+        ({"messages": [{"role": "nobody", "content": "x"}]}, "messages.0.role"),
+        ({"messages": [{"role": "user"}]}, "messages.0.content"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"extra_body": {"nonsense": 1}}, "nonsense"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_errors_name_the_place(client: openai.OpenAI, body: dict[str, Any], place: str) -> None:
+    with pytest.raises(openai.BadRequestError) as error:
+        ask(client, **body)
+    assert error.value.body["message"].startswith(f"{place}: ")
+
+
+def test_an_unknown_model(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError):
+        ask(client, model="gpt-6-sol")
+
+
+def test_hits_and_misses_of_deepseek_rules() -> None:
+    """A+B, A+C, A+D: the second finds out that A is common, the third reads it."""
+    with (
+        running(rules="deepseek") as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="k") as client,
+    ):
+        usages = []
+        for letter in "bcd":
+            messages = [
+                {"role": "system", "content": "a" * 255},
+                {"role": "user", "content": letter * 200},
+            ]
+            usages.append(ask(client, messages=messages).usage)
+        # The speaker's token and 255 letters are four whole units.
+        assert [u.prompt_cache_hit_tokens for u in usages] == [0, 0, 256]
+        assert [u.prompt_cache_miss_tokens for u in usages] == [458, 458, 202]
+        assert [u.prompt_tokens_details.cached_tokens for u in usages] == [0, 0, 256]
