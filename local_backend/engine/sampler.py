@@ -19,7 +19,9 @@ from local_backend.engine.api import Sampling
 
 _BITS = 53
 # Tokens among which the mass of `top_p` is looked for first.
-_LIKELY = 1024
+_LIKELY = 256
+# Below it scores would overflow; the likeliest token is certain long before.
+_COLDEST = 1e-6
 
 
 def uniform(seed: int, place: int) -> float:
@@ -36,15 +38,15 @@ def draw(scores: Tensor, sampling: Sampling, place: int) -> int:
         sampling: How; the temperature is above 0.
         place: Tokens of the answer before it.
     """
-    values, ids = scores.double(), None
+    values, ids = scores, None
     if sampling.top_k is not None and sampling.top_k < values.numel():
         ids = _largest(values, sampling.top_k)
         values = values[ids]
-    weights = torch.softmax(values / sampling.temperature, dim=0)
+    weights = torch.softmax(values / max(sampling.temperature, _COLDEST), dim=0)
     if sampling.top_p < 1.0:
         weights = _nucleus(weights, sampling.top_p)
     # Summed one by one, so that the number of threads changes nothing.
-    sums = weights.cumsum(0)
+    sums = weights.cumsum(0, dtype=torch.float64)
     mark = sums[-1:] * uniform(sampling.seed, place)
     found = int(torch.searchsorted(sums, mark, right=True))
     if found == sums.numel():  # rounding put the mark at the very end
@@ -54,7 +56,10 @@ def draw(scores: Tensor, sampling: Sampling, place: int) -> int:
 
 def _largest(values: Tensor, count: int) -> Tensor:
     """Places of the largest values, in order; of equal ones the first."""
-    least = values.topk(count).values[-1]
+    largest, places = values.topk(count)
+    least = largest[-1]
+    if int((values >= least).sum()) == count:
+        return places.sort().values
     above = (values > least).nonzero().flatten()
     equal = (values == least).nonzero().flatten()
     return torch.cat([above, equal[: count - len(above)]]).sort().values
@@ -70,7 +75,8 @@ def _nucleus(weights: Tensor, mass: float) -> Tensor:
             ids = some
     ranked, order = torch.sort(weights[ids], descending=True, stable=True)
     # A token stays while those before it have less than the mass: at least the first does.
-    kept = ids[order[ranked.cumsum(0) - ranked < mass]]
+    before = ranked.cumsum(0, dtype=torch.float64) - ranked
+    kept = ids[order[before < mass]]
     found = torch.zeros_like(weights)
     found[kept] = weights[kept]
     return found

@@ -49,7 +49,7 @@ def naive(scores: list[float], sampling: Sampling, place: int) -> int:
     place=st.integers(0, 100),
 )
 def test_draws_as_plain_lists_do(scores: list[float], sampling: Sampling, place: int) -> None:
-    assert draw(torch.tensor(scores), sampling, place) == naive(scores, sampling, place)
+    assert draw(torch.tensor(scores).double(), sampling, place) == naive(scores, sampling, place)
 
 
 @pytest.mark.parametrize("top_p", [0.3001, 0.9001, 0.9991])
@@ -57,7 +57,7 @@ def test_draws_as_plain_lists_do(scores: list[float], sampling: Sampling, place:
 def test_long_rows_are_drawn_as_short_ones(top_p: float, spread: float) -> None:
     """Where the likeliest have the mass, and where they have not; many are equal."""
     torch.manual_seed(0)
-    scores = (torch.randn(3000) * spread * 2).round() / 2
+    scores = (torch.randn(3000) * spread * 2).round().double() / 2
     for place in range(20):
         sampling = Sampling(temperature=0.9, top_p=top_p, seed=1)
         assert draw(scores, sampling, place) == naive(scores.tolist(), sampling, place)
@@ -88,6 +88,12 @@ def test_drawn_tokens_have_the_probabilities_of_the_scores() -> None:
 def test_greedy_takes_the_first_of_equals() -> None:
     scores = torch.tensor([[1.0, 3.0, 3.0, 0.0], [5.0, 5.0, 5.0, 5.0]])
     assert choose(scores, [(Sampling(), 0), (Sampling(seed=9), 4)]) == [1, 0]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-9, 1e-40, 5e-324])
+def test_very_cold_is_greedy(temperature: float) -> None:
+    scores = torch.tensor([1e4, -1e4, 1.1e4, 1.09e4])
+    assert {draw(scores, Sampling(temperature=temperature), place) for place in range(50)} == {2}
 
 
 def test_a_row_is_drawn_alike_in_any_company() -> None:
