@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _Client = TypeVar("_Client")
 _MODES: tuple[str, ...] = get_args(Mode)
+# Requests of the store whose pauses the planner starts from.
+_STARTS = 2_000
 
 
 class CacheAudit:
@@ -328,7 +330,21 @@ class CacheAudit:
         from cacheaudit.store import default_url, open_store
 
         url = self._db or default_url(os.environ, Path.home(), sys.platform)
-        return open_store(url, store_text=self._store_text)
+        store = open_store(url, store_text=self._store_text)
+        self._seed(store)
+        return store
+
+    def _seed(self, store: Store) -> None:
+        """Let the planner learn from the pauses between earlier requests."""
+        seed = getattr(self._planner, "seed", None)
+        if seed is None:
+            return
+        try:
+            from cacheaudit.agent.planner.gaps import pauses_of
+
+            seed(pauses_of(store.recent_starts(_STARTS), self._now()))
+        except Exception as error:
+            self._faults("seed", error)
 
     def _learn(self, call: Call) -> None:
         if self._planner is not None:

@@ -48,6 +48,11 @@ class Hooks:
         self._capture = Capture(recorder, faults, now)
         self._logical = LogicalCalls()
 
+    @property
+    def plans(self) -> bool:
+        """Whether requests may be changed."""
+        return self._planner is not None
+
     def begin(
         self, method: str, url: str, number: int = 0, retry_key: str | None = None
     ) -> Attempt | None:

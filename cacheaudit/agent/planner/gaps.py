@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import groupby, pairwise
 from typing import Final, Literal
 
 import msgspec
@@ -66,11 +68,15 @@ class Gaps:
         self._waiting[line] = (at, stage)
         while len(self._waiting) > _WAITING:
             _, (_, lost) = self._waiting.popitem(last=False)
-            self._counts[lost][3] += 1
+            self.ended(lost)
 
     def add(self, stage: Stage, gap: float) -> None:
         """Count a pause."""
         self._counts[stage][0 if gap <= _SHORT else 1 if gap <= _LONG else 2] += 1
+
+    def ended(self, stage: Stage) -> None:
+        """Count a request that was not followed by another one."""
+        self._counts[stage][3] += 1
 
     def odds(self, stage: Stage, now: float) -> Odds:
         """Return the shares as they look now; who waits for more than an hour does not return."""
@@ -93,3 +99,24 @@ class Gaps:
             if kind == stage and now - at > _LONG:
                 counts[3] += 1
         return counts
+
+
+def pauses_of(
+    starts: Iterable[tuple[str, str, float, str | None]], now: float
+) -> Iterator[tuple[Stage, float | None]]:
+    """Tell the pauses of recorded requests.
+
+    Args:
+        starts: Session, lane, start and stop reason of each.
+        now: A line that was quiet for an hour until then is taken to have ended.
+
+    Yields:
+        Kind of the request before, and seconds to the next one; ``None``: there was none.
+    """
+    lanes = groupby(sorted(starts, key=lambda row: row[:3]), key=lambda row: row[:2])
+    for _, rows in lanes:
+        times = [row[2] for row in rows]
+        for index, (before, after) in enumerate(pairwise(times)):
+            yield "later" if index else "first", after - before
+        if now - times[-1] > _LONG:
+            yield "later" if len(times) > 1 else "first", None

@@ -79,6 +79,7 @@ class BreakpointPlanner:
         self._lock = threading.Lock()
         self._pending: OrderedDict[str, _Pending] = OrderedDict()
         self._lines = Latest()
+        self._seeded = False
         self._scales: dict[str, tuple[int, int]] = {}
         self._routes = implicit.Routes()
 
@@ -317,15 +318,21 @@ class BreakpointPlanner:
         if session is not None and real is not None:
             session.account.correct(real - gain(found, pending.rates))
 
-    def seed(self, pauses: Iterable[tuple[Stage, float]]) -> None:
-        """Take in pauses between requests that a store remembers.
+    def seed(self, pauses: Iterable[tuple[Stage, float | None]]) -> None:
+        """Take in the pauses that a store remembers; only the first time that it is called.
 
         Args:
-            pauses: Kind of the request before, and seconds until the next one.
+            pauses: As :func:`~.gaps.pauses_of` tells them.
         """
         with self._lock:
+            if self._seeded:
+                return
+            self._seeded = True
             for stage, gap in pauses:
-                self._memory.wide.add(stage, gap)
+                if gap is None:
+                    self._memory.wide.ended(stage)
+                else:
+                    self._memory.wide.add(stage, gap)
 
     def report(self, session: str | None) -> list[str]:
         """Say what was done in a session and why."""

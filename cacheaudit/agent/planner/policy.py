@@ -42,7 +42,7 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: bool = True
     routing: bool = True
     never_behind: bool = True
-    risk: Decimal = Decimal("0.1")
+    risk: Decimal = Decimal("0.25")
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
