@@ -74,6 +74,17 @@ def prices_option(command: Command) -> Command:
     )(command)
 
 
+def switch_option(command: Command) -> Command:
+    """Add ``--switch``."""
+    return click.option(
+        "--switch",
+        "switches",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Set a disputed provider rule; may be repeated. docs/guide/simulator.md lists them.",
+    )(command)
+
+
 def db_option(command: Command) -> Command:
     """Add ``--db`` for commands that work on the store itself."""
     return click.option(

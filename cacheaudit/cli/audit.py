@@ -9,7 +9,12 @@ import click
 from cacheaudit.cli._gate import Limit, LimitType, judge
 from cacheaudit.cli._group import say
 from cacheaudit.cli._machine import Machine
-from cacheaudit.cli._options import input_options, no_store_with_paths, output_options
+from cacheaudit.cli._options import (
+    input_options,
+    no_store_with_paths,
+    output_options,
+    switch_option,
+)
 from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
 
@@ -26,6 +31,7 @@ GATE_FAILED = 1
 @click.option(
     "--show-text", is_flag=True, help="Show the text where prompts change; it is masked otherwise."
 )
+@switch_option
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, every session.")
 @output_options()
 @click.pass_obj
@@ -39,6 +45,7 @@ def command(
     until: float | None,
     fail_over: Limit | None,
     show_text: bool,
+    switches: tuple[str, ...],
     verbose: bool,
     as_json: bool,
     form: str | None,
@@ -54,6 +61,7 @@ def command(
     from cacheaudit.jobs.audit import audit
     from cacheaudit.jobs.inputs import Inputs
     from cacheaudit.report.renderer import renderer
+    from cacheaudit.simulate.switches import Switches
 
     no_store_with_paths(paths, db)
     out = Output(
@@ -74,6 +82,7 @@ def command(
         since=since,
         until=until,
         db=db,
+        switches=Switches.of_texts(switches),
     )
     with progress(quiet=quiet) as show:
         result = audit(inputs, show, show_text=show_text)

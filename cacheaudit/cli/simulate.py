@@ -8,7 +8,7 @@ import click
 
 from cacheaudit.cli._group import BAD_USE, say
 from cacheaudit.cli._machine import Machine
-from cacheaudit.cli._options import output_options, prices_option
+from cacheaudit.cli._options import output_options, prices_option, switch_option
 from cacheaudit.cli._output import Output, write_json
 
 FORMATS = ("text", "json")
@@ -31,13 +31,7 @@ FORMATS = ("text", "json")
     help="Change the session before simulating it; may be repeated. "
     "docs/guide/what-if.md lists the edits.",
 )
-@click.option(
-    "--switch",
-    "switches",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a disputed provider rule; may be repeated. docs/guide/simulator.md lists them.",
-)
+@switch_option
 @click.option(
     "--known",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

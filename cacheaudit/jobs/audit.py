@@ -86,7 +86,8 @@ class _Work:
         self._buckets: dict[_Key, Bucket] = {}
         self._findings: list[Finding] = []
         self._edits: dict[str, str] = {}
-        self._predictor, self._outlook = Predictor(book), Outlook()
+        self._predictor = Predictor(book, switches=inputs.switches)
+        self._outlook = Outlook(inputs.switches)
         self._cross = CrossState()
         self._tools = ToolDirectory()
         self._recorded = Recorded()

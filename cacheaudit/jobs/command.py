@@ -29,7 +29,8 @@ class Commands:
 
     def audit(self, *, show_text: bool = False) -> str:
         """Audit the inputs."""
-        return self._line("audit", [*self._period(), *(["--show-text"] if show_text else [])])
+        shown = ["--show-text"] if show_text else []
+        return self._line("audit", [*self._period(), *self._switches(), *shown])
 
     def backtest(self, policy: str) -> str:
         """Try a lifetime setting on the inputs."""
@@ -41,7 +42,11 @@ class Commands:
         if not inputs.paths or inputs.since is not None or inputs.until is not None:
             return None
         options = [word for edit in edits for word in ("--edit", edit)]
-        return self._line("simulate", [*options, *self._more])
+        return self._line("simulate", [*options, *self._switches(), *self._more])
+
+    def _switches(self) -> list[str]:
+        changed = self._inputs.switches.changed().items()
+        return [word for name, value in changed for word in ("--switch", f"{name}={value}")]
 
     def _period(self) -> list[str]:
         inputs = self._inputs

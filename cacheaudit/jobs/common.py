@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from cacheaudit.errors import UnknownFormatError, UsageError
+from cacheaudit.errors import MissingExtraError, UnknownFormatError, UsageError
 from cacheaudit.ingest.corpus import Corpus
 from cacheaudit.ingest.detect import all_sources
 from cacheaudit.ingest.files import usual_places
@@ -21,6 +21,8 @@ from cacheaudit.report.result import Quality
 
 if TYPE_CHECKING:
     from cacheaudit.store import Store
+
+_MISSING: Final = "missing_extra"
 
 
 def rules_version() -> str:
@@ -80,6 +82,7 @@ def require_readable(corpus: Corpus, problems: Problems) -> None:
 
     Raises:
         UnknownFormatError: What was named holds no recorded session.
+        MissingExtraError: Nothing of it can be read without an optional part.
     """
     if corpus.unknown:
         names = ", ".join(shown(path) for path in corpus.unknown[:3])
@@ -93,6 +96,9 @@ def require_readable(corpus: Corpus, problems: Problems) -> None:
             f"Nothing readable was found ({found or 'no candidate files'}).",
             "Name a file or a folder that holds recorded sessions.",
         )
+    for kind, count, examples in problems.items():
+        if kind == _MISSING and count >= len(corpus.files):
+            raise MissingExtraError(f"Nothing could be read. {examples[0]}")
 
 
 def source_limits(corpus: Corpus, problems: Problems) -> list[Quality]:

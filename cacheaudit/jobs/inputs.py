@@ -9,6 +9,7 @@ import msgspec
 
 from cacheaudit.errors import UsageError
 from cacheaudit.model.clock import iso
+from cacheaudit.simulate.switches import Switches
 
 Progress = Callable[[int, int], None]
 """Called with (bytes done, bytes in all)."""
@@ -29,6 +30,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
         since: Calls before this moment are left out (seconds since the epoch).
         until: Calls from this moment on are left out.
         db: SQLAlchemy URL of a store to read instead of files.
+        switches: Disputed rules of providers, where a job simulates.
     """
 
     paths: tuple[Path, ...]
@@ -38,6 +40,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     db: str | None = None
+    switches: Switches = Switches()
 
     def __post_init__(self) -> None:
         """Refuse a period that holds no moment."""

@@ -21,7 +21,7 @@ from cacheaudit.jobs.predict import (
     FixStep,
     SessionPrediction,
 )
-from cacheaudit.jobs.rulebook import UsedRules
+from cacheaudit.jobs.rulebook import UsedRules, switch_rows
 from cacheaudit.model.finding import Finding
 from cacheaudit.model.money import decimal, plain
 from cacheaudit.report.result import SavingRow, Scenario, Simulation, Step, Totals, WhatIf
@@ -36,9 +36,14 @@ _UNTRIED: Final = "the disputed rules were not tried"
 
 
 class Outlook:
-    """Sums predictions of session after session; memory grows with the rules, not the sessions."""
+    """Sums predictions of session after session; memory grows with the rules, not the sessions.
 
-    def __init__(self) -> None:
+    Args:
+        switches: Disputed rules in force.
+    """
+
+    def __init__(self, switches: Switches | None = None) -> None:
+        self._switches = switches or Switches()
         self._sessions = self._calls = self._exact = self._writes = self._error = 0
         self._unexplained = self._surplus = 0
         self._modes: dict[str, int] = {}
@@ -114,7 +119,8 @@ class Outlook:
             surplus_tokens=self._surplus,
             refused=dict(sorted(self._refused.items())),
             modes=self._modes,
-            switches=Switches().changed(),
+            switches=self._switches.in_force(),
+            disputed=switch_rows(self._switches),
             assumed=self.rules.assumed(),
         )
 

@@ -26,6 +26,7 @@ from cacheaudit.simulate.build import rules_of
 from cacheaudit.simulate.lifetimes import Judge, Judged, UnderPolicy
 from cacheaudit.simulate.policy import parse_policy
 from cacheaudit.simulate.quick import NotQuick, Predicted, Quick, predict_sizes
+from cacheaudit.simulate.switches import Switches
 
 if TYPE_CHECKING:
     from cacheaudit.simulate.edit import Edit
@@ -36,11 +37,12 @@ if TYPE_CHECKING:
 # Simulated calls that one session may cost, and all of them together. Beyond, only the dearest
 # findings are simulated, and at last none: what is left is the prediction of the calls.
 _SESSION_WORK: Final = 100_000
+_USUAL: Final = Switches()
 _WORK: Final = 1_000_000
 _TOO_MUCH: Final = "too many calls to simulate every fix; audit the session by itself"
 _NOT_TRIED: Final = "disputed rules can be tried on recorded requests only"
 # What keeps a read short, the word that says most first.
-_WHY: Final = ("expired", "not_yet_readable", "no_marker")
+_WHY: Final = ("expired", "not_yet_readable", "beyond_lookback", "no_marker")
 _BELOW: Final = "below_minimum"
 _LIFETIME: Final = "TTL"
 _COMPACTION: Final = "CMP"
@@ -68,10 +70,14 @@ class Predictor:
     Args:
         book: Prices.
         work: Calls that may be simulated to weigh fixes, over all sessions.
+        switches: Disputed rules.
     """
 
-    def __init__(self, book: PriceBook | None, work: int = _WORK) -> None:
+    def __init__(
+        self, book: PriceBook | None, work: int = _WORK, switches: Switches | None = None
+    ) -> None:
         self._book = book
+        self._switches = switches or Switches()
         self._work = work
         self._judge = Judge([parse_policy(text) for text in _POLICIES], book)
 
@@ -79,10 +85,14 @@ class Predictor:
         """Predict the calls of a session and weigh the fixes of its findings."""
         if any(call.prompt is not None for call in session.calls):
             budget = min(_SESSION_WORK, self._work)
-            prediction, spent = _with_bodies(session, diagnosis, self._book, budget)
+            from cacheaudit.simulate.whatif import Lab
+
+            lab = Lab(session, self._book, self._switches)
+            prediction, spent = _with_bodies(lab, session, diagnosis, self._book, budget)
             self._work -= min(self._work, spent)
             return prediction
-        return _from_sizes(session, diagnosis, self._judge.session(session))
+        judged = self._judge.session(session)
+        return _from_sizes(session, diagnosis, judged, self._switches)
 
 
 def predict(
@@ -109,8 +119,10 @@ def with_savings(findings: Iterable[Finding], prediction: SessionPrediction) -> 
 # ── from usage alone ─────────────────────────────────────────────────────────────────────────────
 
 
-def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> SessionPrediction:
-    quick = _sizes(session)
+def _from_sizes(
+    session: Session, diagnosis: Diagnosis, judged: Judged, switches: Switches
+) -> SessionPrediction:
+    quick = _sizes(session, switches)
     calls = quick.calls
     compared = exact = writes = unexplained = surplus = 0
     for call in session.calls:
@@ -158,13 +170,16 @@ def _from_sizes(session: Session, diagnosis: Diagnosis, judged: Judged) -> Sessi
     )
 
 
-def _sizes(session: Session) -> Quick:
+def _sizes(session: Session, switches: Switches) -> Quick:
     try:
+        if switches != _USUAL:
+            raise NotQuick
         return predict_sizes(_by_start(session.calls))
     except NotQuick:
         from cacheaudit.simulate.run import run
 
-        return Quick(_predictions(run(session).calls), _rules(session.calls))
+        found = run(session, switches=switches)
+        return Quick(_predictions(found.calls), _rules(session.calls))
 
 
 def _rules(calls: Iterable[Call]) -> tuple[Rules, ...]:
@@ -274,16 +289,15 @@ def _under(judged: Judged, policy: UnderPolicy) -> Change:
 
 
 def _with_bodies(
-    session: Session, diagnosis: Diagnosis, book: PriceBook | None, budget: int
+    lab: Lab, session: Session, diagnosis: Diagnosis, book: PriceBook | None, budget: int
 ) -> tuple[SessionPrediction, int]:
     """Simulate; also say how many calls that took."""
     from cacheaudit.jobs.spread import spread
     from cacheaudit.simulate.edits.keep_alive import KeepAlive
     from cacheaudit.simulate.edits.ttl import Ttl
     from cacheaudit.simulate.run import accuracy
-    from cacheaudit.simulate.whatif import Lab, evaluate_in
+    from cacheaudit.simulate.whatif import evaluate_in
 
-    lab = Lab(session, book)
     edits, owners, skipped = _edits(lab, session, diagnosis.findings, budget)
     what_if = evaluate_in(lab, edits)
     saves, left_out = _alone(what_if, owners)

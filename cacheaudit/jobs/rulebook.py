@@ -8,9 +8,9 @@ from typing import Any, Final
 from cacheaudit._typing import override
 from cacheaudit.providers import facts
 from cacheaudit.report.provider_rules import fact_row
-from cacheaudit.report.result import Fact
+from cacheaudit.report.result import Fact, SwitchRow
 from cacheaudit.simulate.machine import kind
-from cacheaudit.simulate.switches import Switches
+from cacheaudit.simulate.switches import SWITCHES, Switches
 
 _BODIES: Final = "bodies"
 # What the replay of sizes goes by.
@@ -38,6 +38,15 @@ _REQUESTS: Final = (
 _DROPS: Final = "drops."
 _INTERNAL: Final = "machine"
 _NAMED: Final = 4
+
+
+def switch_rows(switches: Switches) -> list[SwitchRow]:
+    """List the disputed rules in force, each with its dated default."""
+    values = switches.in_force()
+    return [
+        SwitchRow(switch.name, values[switch.name], switch.default, switch.since, switch.source)
+        for switch in SWITCHES
+    ]
 
 
 class UsedRules:

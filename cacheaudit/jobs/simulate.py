@@ -13,6 +13,7 @@ from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.command import Commands
 from cacheaudit.jobs.common import open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.rulebook import switch_rows
 from cacheaudit.jobs.whatif import what_if
 from cacheaudit.model.call import Call
 from cacheaudit.model.money import plain
@@ -80,6 +81,7 @@ def simulate(
         accuracy=SimulationAccuracy(**msgspec.structs.asdict(found.accuracy)),
         rules_version=found.rules_version,
         switches=found.switches,
+        disputed=switch_rows(switches),
         edits=[edit.name for edit in made],
         refused=refused,
         forced=_forced(calls, made, book, switches),

@@ -72,7 +72,7 @@ def spread(
     """
     if not edits:
         return Spread(saves, saves)
-    settings = list(_settings(lab.calls))
+    settings = list(_settings(lab.calls, lab.switches))
     tries = len(settings) + _TRIES_BESIDE
     if 2 * tries * len(lab.calls) > min(budget, _WORK):
         return Spread(reason=TOO_MUCH)
@@ -119,7 +119,8 @@ class _Tries:
         return Spread(ranked[0], ranked[-1], work=self._work)
 
     def _laboratory(self, setting: _Setting) -> Lab:
-        lab = Lab(self._lab.calls, self._book, Switches.parse(setting))
+        switches = msgspec.structs.replace(self._lab.switches, **setting)
+        lab = Lab(self._lab.calls, self._book, switches)
         self._work += lab.work
         return lab
 
@@ -133,17 +134,16 @@ class _Tries:
         return trial.saves.rank
 
 
-def _settings(calls: Sequence[Call]) -> Iterator[_Setting]:
+def _settings(calls: Sequence[Call], usual: Switches) -> Iterator[_Setting]:
     """Yield each disputed rule's other values, as far as they can matter for these calls."""
     facts = {id(rules): rules for call in calls if (rules := rules_of(call)) is not None}
     known = [rules for rules in facts.values() if rules.machine is not None]
-    usual = Switches()
     before = [kind(rules.machine or "").rules(rules, usual) for rules in known]
     sent = set(_about_requests(calls))
     for switch in SWITCHES:
-        for value in _others(switch.name, switch.values, switch.default):
+        for value in _others(switch.name, switch.values, getattr(usual, switch.name)):
             setting = {switch.name: value}
-            switches = Switches.parse(setting)
+            switches = msgspec.structs.replace(usual, **setting)
             after = [kind(rules.machine or "").rules(rules, switches) for rules in known]
             is_other = any(rules.text(f"drops.{switch.name}") != value for rules in known)
             if after != before or (switch.name in sent and is_other):

@@ -311,6 +311,24 @@ class WhatIf(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class SwitchRow(msgspec.Struct, frozen=True):
+    """A provider rule that is disputed in public, and what it is taken to be.
+
+    Attributes:
+        name: As ``--switch`` takes it.
+        value: Value in force.
+        default: Value where nobody says otherwise; ``auto`` follows the dated facts.
+        since: Day of the source of the default.
+        source: Where the default comes from.
+    """
+
+    name: str
+    value: str
+    default: str
+    since: str
+    source: str
+
+
 class Simulation(msgspec.Struct, frozen=True):
     """How well the provider's rules, replayed, explain what was reported.
 
@@ -323,7 +341,8 @@ class Simulation(msgspec.Struct, frozen=True):
         surplus_tokens: Tokens that were read and should not have been.
         refused: Calls without a prediction, by reason.
         modes: Calls by what their prediction rests on: ``bodies`` or ``sizes``.
-        switches: Disputed rules set to something else than their default.
+        switches: Disputed rules in force, by name; ``auto`` follows the dated facts.
+        disputed: The same with their defaults and whose word these are.
         assumed: Facts in use that rest on one secondary source or on inference.
     """
 
@@ -336,6 +355,7 @@ class Simulation(msgspec.Struct, frozen=True):
     refused: dict[str, int] = {}
     modes: dict[str, int] = {}
     switches: dict[str, str] = {}
+    disputed: list[SwitchRow] = []
     assumed: list[str] = []
 
 

@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from cacheaudit.report import format as fmt
-from cacheaudit.report.result import WhatIf
+from cacheaudit.report.result import SwitchRow, WhatIf
 
 SIMULATION_SCHEMA = "cacheaudit.simulation/1"
 _NOTES = {
     "expired": "a longer prefix had outlived its lifetime",
     "below_minimum": "a marked prefix is shorter than the model's minimum",
     "not_yet_readable": "a longer prefix was still being written",
+    "beyond_lookback": "a longer prefix lies out of reach of every marker",
     "no_marker": "nothing is marked",
     "best_effort": "the provider promises nothing",
     "may_live_longer": "lifetimes are minimum lifetimes",
@@ -129,6 +130,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         accuracy: How well both agree; without meaning where edits were made.
         rules_version: Day of the newest provider rule.
         switches: Disputed rules that were set to something else than their default.
+        disputed: All of them as they are in force, with their defaults and whose word these are.
         edits: What was changed before the simulation.
         refused: Changes that the record does not allow, as they were asked for, with the reason.
         what_if: What the changes save, alone and together; ``None`` where nothing was changed.
@@ -144,6 +146,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: SimulationAccuracy
     rules_version: str
     switches: dict[str, str]
+    disputed: list[SwitchRow] = []
     edits: list[str] = []
     refused: dict[str, str] = {}
     what_if: WhatIf | None = None

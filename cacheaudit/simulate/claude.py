@@ -133,10 +133,11 @@ class ClaudeMachine:
         self, request: SimRequest, marks: list[Mark], rules: ClaudeRules, notes: set[str]
     ) -> tuple[int, Entry | None]:
         """Find the longest readable prefix: from the last marker backwards."""
-        best, entry = -1, None
+        best, entry, lowest = -1, None, 0
         for mark in reversed(marks):
             shelf = self._shelf(request, rules, mark.ttl or rules.default_ttl)
             for index in _window(request, mark.index, rules):
+                lowest = index if mark is marks[-1] else lowest
                 if index <= best:
                     break
                 found = shelf.get(request.digests[index])
@@ -152,6 +153,10 @@ class ClaudeMachine:
             # Only where every lifetime has entries of its own can an earlier marker find more.
             if entry is not None and not rules.ttl_in_key:
                 break
+        if best < lowest - 1:
+            shelf = self._shelf(request, rules, marks[-1].ttl or rules.default_ttl)
+            if _is_hidden(request, shelf, lowest - 1, best):
+                notes.add("beyond_lookback")
         return best, entry
 
     def _renew(
@@ -228,6 +233,20 @@ class ClaudeMachine:
                 old.ttl, old.expires = ttl, expires
             return
         shelf[digest] = Entry(ttl, expires, readable, request.id)
+
+
+def _is_hidden(request: SimRequest, shelf: _Shelf, top: int, best: int) -> bool:
+    """Whether an entry longer than the one found lies where no lookup came by.
+
+    The last marker's lookup found nothing down to ``top``; this is the only walk that may go
+    through the whole prompt, and only after such a miss.
+    """
+    at = request.at
+    for index in range(top, best, -1):
+        found = shelf.get(request.digests[index])
+        if found is not None and found.readable <= at < found.expires:
+            return True
+    return False
 
 
 def _window(request: SimRequest, index: int, rules: ClaudeRules) -> Iterator[int]:

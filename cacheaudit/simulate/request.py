@@ -93,8 +93,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         uncached: Tokens neither read nor written.
         hit: Index of the content block up to which the prefix was read, -1 for none.
         hit_from: Id of the request that wrote what was read.
-        notes: Why not more: ``expired``, ``below_minimum``, ``not_yet_readable``, ``no_marker`` …;
-            ``best_effort`` where the provider promises nothing.
+        notes: Why not more: ``expired``, ``below_minimum``, ``not_yet_readable``,
+            ``beyond_lookback``, ``no_marker`` …; ``best_effort`` where nothing is promised.
         refused: The provider would answer 400, and why.
     """
 

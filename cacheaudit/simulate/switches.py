@@ -196,8 +196,12 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 
     def changed(self) -> dict[str, str]:
         """Return the switches that differ from their defaults."""
-        values = {switch.name: str(getattr(self, switch.name)) for switch in SWITCHES}
-        return {name: value for name, value in values.items() if value != _BY_NAME[name].default}
+        values = self.in_force().items()
+        return {name: value for name, value in values if value != _BY_NAME[name].default}
+
+    def in_force(self) -> dict[str, str]:
+        """Return the value of every switch, by name."""
+        return {switch.name: str(getattr(self, switch.name)) for switch in SWITCHES}
 
     def number(self, name: str, fallback: float) -> float:
         """Return the number that a switch is set to, ``fallback`` where it is ``auto``."""

@@ -174,6 +174,7 @@ class Lab:
         baseline: The same, simulated.
         reported: What they were billed.
         work: Calls simulated so far, those of every trial counted.
+        switches: Disputed rules in force.
     """
 
     def __init__(
@@ -182,13 +183,13 @@ class Lab:
         book: PriceBook | None = None,
         switches: Switches | None = None,
     ) -> None:
-        self._switches = switches or Switches()
+        self.switches = switches or Switches()
         self._book = book
         self._biller = Biller(book)
         ordered = in_order(calls)
         if not any(call.prompt is not None for call in ordered):
             ordered = sketched(ordered)
-        self.calls = sized(ordered, self._switches)
+        self.calls = sized(ordered, self.switches)
         self._ids = {call.id for call in self.calls}
         self._before: Trial | None = None
         self._longer = Saving()
@@ -248,7 +249,7 @@ class Lab:
         from cacheaudit.simulate.bounds import ideal, without_cache
 
         rows = self.baseline.outcomes
-        builder = Builder(self._switches)
+        builder = Builder(self.switches)
         built = [builder.build(call) if call.prompt is not None else None for call in self.calls]
         requests = [item.request if isinstance(item, Built) else None for item in built]
         return (
@@ -293,7 +294,7 @@ class Lab:
     ) -> Trial:
         ordered = in_order(calls)
         self.work += len(ordered)
-        player = Player(self._switches)
+        player = Player(self.switches)
         rows = tuple(player.play(call) for call in ordered)
         return self._billed(name, title, ordered, rows, left_out or {})
 

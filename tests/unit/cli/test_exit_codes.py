@@ -238,3 +238,36 @@ def test_a_fault_of_ours_is_not_a_failed_gate(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"boom" in done.stderr
     assert b"fault of cacheaudit" in done.stderr
+
+
+def test_what_only_an_extra_can_read_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    cassette = tmp_path / "calls.yaml"
+    cassette.write_text(
+        "interactions:\n- request:\n    uri: https://api.anthropic.com/v1/messages\n"
+        "    body: '{}'\n  response:\n    body: {string: '{}'}\nversion: 1\n"
+    )
+    for command in ("audit", "usage", "simulate", "backtest"):
+        result = run(tmp_path, command, str(cassette))
+        assert result.exit_code == 2, command
+        assert "pip install 'cacheaudit[yaml]'" in result.stderr
+    both = run(tmp_path, "audit", str(cassette), str(log(tmp_path)), "--json")
+    assert both.exit_code == 0
+    quality = {row["kind"]: row for row in json.loads(both.stdout)["data_quality"]}
+    assert "cacheaudit[yaml]" in quality["missing_extra"]["examples"][0]
+
+
+def test_a_switch_of_an_audit_is_in_force_and_in_its_command(tmp_path: Path) -> None:
+    demo = str(ROOT / "fixtures" / "sessions" / "exercise-14.session.jsonl")
+    usual = json.loads(run(tmp_path, "audit", demo, "--json").stdout)
+    result = run(tmp_path, "audit", demo, "--json", "--switch", "lookback-positions=40")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["simulation"]["switches"]["lookback_positions"] == "40"
+    assert "--switch lookback_positions=40" in found["command"]
+    # With 40 positions the turn of 25 new ones would have read what came before.
+    read = [row["predicted"]["cache_read"] for row in (usual["calls"][10], found["calls"][10])]
+    assert read == [7_350, 42_150]
+    assert run(tmp_path, "audit", demo, "--switch", "lookback=1").exit_code == 2

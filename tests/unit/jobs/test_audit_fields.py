@@ -22,7 +22,7 @@ from cacheaudit.model.change import first_change
 from cacheaudit.providers.facts import rules
 from cacheaudit.report.result import AuditResult, CallRow, FindingRow
 from cacheaudit.simulate.claude import claude_rules
-from cacheaudit.simulate.switches import Switches
+from cacheaudit.simulate.switches import SWITCHES, Switches
 from tests.unit.cli.helpers import run
 
 ROOT = Path(__file__).parents[3]
@@ -182,12 +182,17 @@ def test_no_text_without_bodies_or_an_earlier_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "call"), [(EXERCISE, "msg_exercise_07"), (USAGE_ONLY, "exercise-14#8")]
+    ("name", "reasons"),
+    [
+        (EXERCISE, {"msg_exercise_07": "expired", "msg_exercise_11": "beyond_lookback"}),
+        (USAGE_ONLY, {"exercise-14#8": "expired"}),
+    ],
 )
-def test_the_long_request_used_up_the_lifetime(name: str, call: str) -> None:
+def test_a_long_request_and_a_long_turn_have_their_reasons(
+    name: str, reasons: dict[str, str]
+) -> None:
     said = {row.id: row.predicted.why for row in audited(name).calls if row.predicted is not None}
-    assert {one for one, why in said.items() if why is not None} == {call}
-    assert said[call] == "expired"
+    assert {one: why for one, why in said.items() if why is not None} == reasons
 
 
 def test_the_demo_expired_twice(demo: AuditResult) -> None:
@@ -212,7 +217,9 @@ def test_every_rule_used_has_its_row(exercise: AuditResult) -> None:
         assert fact.source == in_force.facts[name].source
         assert fact.checked is not None
     assert exercise.simulation.assumed == ["claude-opus-5: drops.beta_headers"]
-    assert exercise.simulation.switches == {}
+    assert exercise.simulation.switches == Switches().in_force()
+    assert [row.name for row in exercise.simulation.disputed] == [s.name for s in SWITCHES]
+    assert all(row.value == row.default for row in exercise.simulation.disputed)
 
 
 def test_sizes_rest_on_fewer_rules() -> None:

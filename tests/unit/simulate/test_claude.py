@@ -39,6 +39,31 @@ def test_the_documented_lookback_example() -> None:
     assert [o.written for o in found] == [1000, 500, 3500]
 
 
+def test_an_entry_out_of_reach_is_said_to_be() -> None:
+    machine, rules = ClaudeMachine(), ClaudeRules(minimum=0)
+    machine.step(request(blocks(10), [9]), rules)
+    near = machine.step(request(blocks(29), [28], at=10), rules)
+    assert (near.read, near.notes) == (1_000, ())
+    far = machine.step(request(blocks(50), [49], at=20), rules)
+    assert (far.read, far.notes) == (0, ("beyond_lookback",))
+    gone = machine.step(request(blocks(80), [79], at=900), rules)
+    assert (gone.read, gone.notes) == (0, ())
+
+
+def test_content_that_changed_is_not_out_of_reach() -> None:
+    machine, rules = ClaudeMachine(), ClaudeRules(minimum=0)
+    machine.step(request(blocks(40), [39]), rules)
+    other = machine.step(request(["x", *blocks(60)], [60], at=10), rules)
+    assert (other.read, other.notes) == (0, ())
+
+
+def test_an_earlier_marker_reads_less_than_what_is_out_of_reach() -> None:
+    machine, rules = ClaudeMachine(), ClaudeRules(minimum=0)
+    machine.step(request(blocks(30), [4, 29]), rules)
+    short = machine.step(request(blocks(60), [4, 59], at=10), rules)
+    assert (short.read, short.notes) == (500, ("beyond_lookback",))
+
+
 def test_a_second_marker_starts_its_own_lookback() -> None:
     assert reads(request(blocks(15), [14], at=0), request(blocks(35), [14, 34], at=10)) == [0, 1500]
 
