@@ -32,6 +32,7 @@ from cacheaudit.providers.shape import is_chat, is_messages, is_responses
 _PENDING: Final = 4096
 _OPENAI: Final = ("openai_v1", "openai_v2")
 _DIAGNOSES: Final = "claude_api"
+_SECONDS: Final = {"5m": 300.0, "1h": 3600.0}
 
 
 class _Pending(msgspec.Struct, frozen=True):
@@ -230,6 +231,8 @@ class BreakpointPlanner:
             ("system", layout.system == before.system),
         ):
             line.churn[level] = 0 if same else line.churn[level] + 1
+        if line.churn["tools"]:
+            volatile.tools_changed(before.tools, layout.tools, session)
         end = before.ends[-1] if before.ends else before.front
         loose = max(0, end - max(shared_blocks(layout, before), before.front))
         line.steady_loose = 0 < loose == line.loose
@@ -286,6 +289,8 @@ class BreakpointPlanner:
         """Compare a recorded call with what was foretold of it."""
         logical = call.extra.get("logical_call") or (call.dedupe_key or "").partition(":")[2]
         with self._lock:
+            if call.purpose == "keep_alive":
+                self._kept_alive(call)
             line = self._lines.get(logical)
             if line is None:
                 return
@@ -298,6 +303,16 @@ class BreakpointPlanner:
             if pending is not None and not call.extra.get("unfinished"):
                 del self._pending[logical]
                 self._settle(call, pending)
+
+    def _kept_alive(self, call: Call) -> None:
+        """Note that a refresh read what the latest request of a session had written."""
+        usage, session = call.usage, self._memory.known(call.session)
+        if usage is None or not usage.cache_read or session is None or call.started_at is None:
+            return
+        for line in list(session.lines.values())[-1:]:
+            if line.layout is not None:
+                for index, _ in line.marks:
+                    self._shelf.renew(line.layout.keys[index], call.started_at, _SECONDS)
 
     def _settle(self, call: Call, pending: _Pending) -> None:
         session = self._memory.known(pending.session)

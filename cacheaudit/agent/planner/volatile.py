@@ -5,7 +5,7 @@ Judged from two requests of one line of conversation, never from the form of one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cacheaudit.agent.planner.memory import Cut, Line, SessionMemory
@@ -53,6 +53,20 @@ def taken_out(
     if not policy.move_volatile or not session.cuts or not _may_move(body, facts):
         return body, ""
     return _without(body, shown, session)
+
+
+def tools_changed(before: Sequence[bytes], after: Sequence[bytes], session: SessionMemory) -> None:
+    """Note which tools differ from those of the request before, and how."""
+    if len(before) != len(after):
+        session.notes.changed("tools", "added or removed")
+        return
+    if sorted(before) == sorted(after):
+        session.notes.changed("tools", "order")
+        return
+    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old != new and max(len(old), len(new)) <= _LONGEST:
+            found = explain(old.decode(), new.decode())
+            session.notes.changed(f"tools[{index}]", "other" if found is None else found.kind)
 
 
 def put_behind(body: Mapping[str, Any], text: str) -> Mapping[str, Any]:
