@@ -12,7 +12,13 @@ from cacheaudit.agent.attempt import Attempt
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.dialects.sse import SseDecoder
 from cacheaudit.ingest.answers import Answer, is_event_stream, merged, read_answer
-from cacheaudit.ingest.unpack import UnpackError, aws_events, decompress, is_aws_stream
+from cacheaudit.ingest.unpack import (
+    UnpackError,
+    aws_events,
+    decompress,
+    is_aws_stream,
+    unbrotli,
+)
 from cacheaudit.model.ports import ProblemSink
 
 # Counts in the headers of Bedrock's answers, by their name in the Converse API.
@@ -106,6 +112,8 @@ def _plain(chunks: list[bytes], encoding: str) -> Iterable[bytes]:
     """Decompress piece by piece; what a cut stream holds so far is given out."""
     if not encoding or encoding == "identity":
         return chunks
+    if encoding == "br":
+        return unbrotli(chunks)[0]
     if encoding not in _WINDOWS:
         return [decompress(b"".join(chunks), encoding)]
     inflate = zlib.decompressobj(_WINDOWS[encoding]).decompress

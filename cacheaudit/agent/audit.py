@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks, Mode
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cacheaudit.store import Store
 
 _Client = TypeVar("_Client")
+Outcome = Literal["accepted", "rejected"]
 _MODES: tuple[str, ...] = get_args(Mode)
 # Requests of the store whose pauses the planner starts from.
 _STARTS = 2_000
@@ -279,6 +280,32 @@ class CacheAudit:
         if self._refreshes is not None:
             self._refreshes.settle(session)
 
+    def outcome(self, session: str, outcome: Outcome | None, task: str | None = None) -> bool:
+        """Say whether a task's result was accepted: it is kept with the task's last call.
+
+        Args:
+            session: Session id.
+            outcome: ``accepted`` or ``rejected``; ``None`` takes it back.
+            task: The task; ``None``: the last call of the session, whichever task it is of.
+
+        Returns:
+            Whether there is a call to keep it with.
+
+        Raises:
+            UsageError: There is no such outcome.
+            StoreError: The store cannot be written.
+        """
+        if outcome not in (None, *get_args(Outcome)):
+            raise UsageError(
+                f"{outcome!r} is no outcome.", f"Choose {' or '.join(get_args(Outcome))}."
+            )
+
+        def write(ledger: Ledger) -> bool:
+            store: Any = ledger.store()
+            return bool(store.set_outcome(session, outcome, task))
+
+        return self._recorder.ask(write)
+
     def sessions(self, names: list[str] | None = None) -> list[Session]:
         """Read sessions back from the store, all or those named, behind all calls that ended.
 
@@ -405,6 +432,18 @@ class SessionScope:
         trace: TracebackType | None,
     ) -> None:
         self.__exit__(kind, error, trace)
+
+    def outcome(self, outcome: Outcome | None) -> bool:
+        """Say whether the result of the session's task was accepted, once its calls have ended.
+
+        Returns:
+            Whether there is a call to keep it with.
+
+        Raises:
+            UsageError: There is no such outcome.
+            StoreError: The store cannot be written.
+        """
+        return self._audit.outcome(str(self.id), outcome, self._scope.task)
 
     def calls(self) -> tuple[Call, ...]:
         """Return the session's calls that have ended, from the store.

@@ -6,7 +6,7 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cacheaudit._lazy import need
@@ -14,6 +14,8 @@ from cacheaudit.errors import CorruptRecordError, MissingExtraError
 from cacheaudit.ingest._fields import decode
 
 MAX_BODY = 256 << 20
+# So small that one step cannot unpack to more than memory holds.
+_BROTLI_STEP = 1_024
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _HEADER_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
@@ -59,7 +61,10 @@ def decompress(data: bytes, encoding: str | None = None) -> bytes:
         except UnpackError:
             return _inflate(data, -15)
     if "br" in [part.strip() for part in named.split(",")] and not looks_like_text(data):
-        raise UnpackError("Brotli bodies cannot be read; record with 'accept-encoding: gzip'")
+        plain, is_whole = unbrotli([data])
+        if not is_whole:
+            raise UnpackError("compressed body is cut off")
+        return b"".join(plain)
     return data
 
 
@@ -68,6 +73,39 @@ def looks_like_text(data: bytes) -> bool:
     return data[:64].lstrip()[:1] in (b"{", b"[") or data[:64].lstrip().startswith(
         (b"event:", b"data:", b"id:", b":", b"retry:")
     )
+
+
+def unbrotli(pieces: Iterable[bytes]) -> tuple[list[bytes], bool]:
+    """Decompress Brotli piece by piece, as far as it goes.
+
+    Args:
+        pieces: A body in any portions.
+
+    Returns:
+        What each piece brought, and whether the end was there.
+
+    Raises:
+        UnpackError: The body is damaged, too large when unpacked, or the extra is not installed.
+    """
+    try:
+        module = need("brotli", "brotli")
+    except MissingExtraError as error:
+        raise UnpackError(str(error)) from error
+    engine = module.Decompressor()
+    found: list[bytes] = []
+    whole = 0
+    try:
+        for piece in pieces:
+            plain: list[bytes] = []
+            for start in range(0, len(piece), _BROTLI_STEP):
+                plain.append(engine.process(piece[start : start + _BROTLI_STEP]))
+                whole += len(plain[-1])
+                if whole > MAX_BODY:
+                    raise UnpackError(f"body is over {MAX_BODY >> 20} MiB when unpacked")
+            found.append(b"".join(plain))
+        return found, bool(engine.is_finished())
+    except module.error as error:
+        raise UnpackError("compressed body is damaged") from error
 
 
 def _inflate(data: bytes, window: int) -> bytes:

@@ -38,6 +38,37 @@ def recent_starts(connection: Connection, most: int) -> list[Start]:
     return rows[::-1]
 
 
+def set_outcome(
+    connection: Connection, session: str, outcome: str | None, task: str | None
+) -> bool:
+    """Write the outcome of a task on its last call.
+
+    Args:
+        connection: The database.
+        session: Session id.
+        outcome: ``accepted``, ``rejected`` or ``None``.
+        task: The task; ``None``: the last call of the session, whichever task it is of.
+
+    Returns:
+        Whether there is such a call.
+    """
+    query = (
+        sa.select(calls.c.id)
+        .join(sessions, sessions.c.id == calls.c.session_id)
+        .where(sessions.c.name == session, calls.c.purpose.not_in(("keep_alive", "probe")))
+        .order_by(calls.c.started_at.desc().nulls_last(), calls.c.id.desc())
+        .limit(1)
+    )
+    if task is not None:
+        query = query.where(calls.c.task == task)
+    found = connection.scalar(query)
+    if found is None:
+        return False
+    # The fingerprint stays, so that the same reading of the call does not replace this one.
+    connection.execute(calls.update().where(calls.c.id == found).values(outcome=outcome))
+    return True
+
+
 def spent(connection: Connection, kind: str, since: float) -> Decimal:
     """Sum the prices of decisions of one kind since a moment, in whatever currency they are."""
     query = sa.select(decisions.c.action_price).where(

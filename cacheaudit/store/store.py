@@ -198,6 +198,11 @@ class Store:
         with reading(self._engine) as connection:
             return history.recent_starts(connection, most)
 
+    def set_outcome(self, session: str, outcome: str | None, task: str | None = None) -> bool:
+        """Write the outcome of a task on its last call; whether there is one."""
+        with writing(self._engine) as connection:
+            return history.set_outcome(connection, session, outcome, task)
+
     def spent(self, kind: str, since: float) -> Decimal:
         """Sum what decisions of one kind have cost since a moment."""
         with reading(self._engine) as connection:

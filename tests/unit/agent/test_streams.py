@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import anthropic
+import brotli
 import pytest
 
 from cacheaudit import CacheAudit
@@ -319,6 +320,31 @@ def test_a_compressed_stream_that_is_left(audit: CacheAudit) -> None:
     packer = zlib.compressobj(wbits=31)
     pieces = [packer.compress(e) + packer.flush(zlib.Z_SYNC_FLUSH) for e in events()]
     reply = Reply(frames=pieces, headers={"content-encoding": "gzip"})
+    with audit.session("s"):
+        stream = audit.wrap(client(Script(reply))).messages.create(**ASK, stream=True)
+        next(iter(stream))
+        stream.close()
+    assert_counted_at_the_start(only(audit))
+
+
+def brotlied(frames: list[bytes]) -> list[bytes]:
+    packer = brotli.Compressor()
+    return [packer.process(piece) + packer.flush() for piece in frames] + [packer.finish()]
+
+
+def test_a_brotli_stream(audit: CacheAudit) -> None:
+    reply = Reply(frames=brotlied(events()), headers={"content-encoding": "br"})
+    with audit.session("s"):
+        found = list(audit.wrap(client(Script(reply))).messages.create(**ASK, stream=True))
+    assert found[-1].type == "message_stop"
+    call = only(audit)
+    assert call.usage is not None
+    assert (call.usage.total_input, call.usage.output) == (2340, 12)
+    assert call.first_token_at is not None
+
+
+def test_a_brotli_stream_that_is_left(audit: CacheAudit) -> None:
+    reply = Reply(frames=brotlied(events()), headers={"content-encoding": "br"})
     with audit.session("s"):
         stream = audit.wrap(client(Script(reply))).messages.create(**ASK, stream=True)
         next(iter(stream))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
 
+import brotli
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -117,13 +119,25 @@ def test_encodings_are_undone(data: bytes) -> None:
     encoding = None if data.startswith((b"\x1f\x8b", b"{")) else "deflate"
     assert decompress(data, encoding) == b'{"a": 1}'
     assert decompress(b'{"a": 1}', "gzip") == b'{"a": 1}'
+    assert decompress(brotli.compress(b'{"a": 1}'), "br") == b'{"a": 1}'
+    assert decompress(b'{"a": 1}', "br") == b'{"a": 1}'
+
+
+def test_brotli_without_its_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "brotli", None)
+    with pytest.raises(UnpackError, match=r"pip install 'cacheaudit\[brotli\]'"):
+        decompress(b"\x8b\x02\x80", "br")
 
 
 def test_what_cannot_be_unpacked_says_why() -> None:
     with pytest.raises(UnpackError, match="cut off"):
         decompress(gzip.compress(b"x" * 1000)[:-12])
-    with pytest.raises(UnpackError, match="Brotli"):
-        decompress(b"\x8b\x02\x80", "br")
+    with pytest.raises(UnpackError, match="damaged"):
+        decompress(b"\xff\xff\xff\xff", "br")
+    with pytest.raises(UnpackError, match="cut off"):
+        decompress(brotli.compress(b"x" * 1000)[:-3], "br")
+    with pytest.raises(UnpackError, match="over 256 MiB"):
+        decompress(brotli.compress(b"\0" * (257 << 20), quality=1), "br")
     with pytest.raises(UnpackError, match="over 256 MiB"):
         decompress(gzip.compress(b"\0" * (257 << 20), compresslevel=1))
 
