@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
+from cacheaudit.agent.keep_alive.realised import realised
 from cacheaudit.agent.recorder import RecorderState
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.model.call import Call, Session
@@ -33,6 +34,7 @@ def summary(name: str, sessions: Sequence[Session], state: RecorderState) -> str
         return "\n".join([f"Session {name}: no calls recorded.", *_left_out(state)])
     book = PriceBook()
     lines = [_head(name, calls), *_tokens(calls), _cost(calls, book)]
+    lines.extend(_refreshes(calls, book))
     for session in sessions:
         lines.extend(_losses(session, book))
     return "\n".join([*lines, *_left_out(state)])
@@ -90,6 +92,19 @@ def _cost(calls: Sequence[Call], book: PriceBook) -> str:
         return f"Cost {text}" if text else "Cost unknown: no usage was reported"
     why = f"{plural(unpriced, 'call')} without a price: {reasons.most_common(1)[0][0]}"
     return f"Cost {text} and {why}" if text else f"Cost unknown ({why})"
+
+
+def _refreshes(calls: Sequence[Call], book: PriceBook) -> Iterator[str]:
+    found = realised(calls, book)
+    if found is None:
+        return
+    gain = money(str(found.gain), found.currency, 4)
+    line = (
+        f"Keep-alive: {plural(found.refreshes, 'refresh', 'refreshes')} for "
+        f"{money(str(found.cost), found.currency, 4)} bridged {plural(found.needed, 'pause')} "
+        f"({count(found.tokens)} tokens not written again): gain {gain}"
+    )
+    yield f"{line}, {found.unpriced} without a price left out" if found.unpriced else line
 
 
 def _losses(session: Session, book: PriceBook) -> Iterator[str]:
