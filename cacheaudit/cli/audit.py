@@ -17,6 +17,7 @@ from cacheaudit.cli._options import (
 )
 from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
+from cacheaudit.errors import UsageError
 
 GATE_FAILED = 1
 
@@ -30,6 +31,18 @@ GATE_FAILED = 1
 )
 @click.option(
     "--show-text", is_flag=True, help="Show the text where prompts change; it is masked otherwise."
+)
+@click.option(
+    "--select",
+    metavar="RULES",
+    multiple=True,
+    help="Run these rules only: ids, names or families (TTL101,PFX), or none; may be repeated.",
+)
+@click.option(
+    "--ignore", metavar="RULES", multiple=True, help="Do not run these rules; may be repeated."
+)
+@click.option(
+    "--quick", is_flag=True, help="Calls, tokens and cost only: no rule is run, no cache simulated."
 )
 @switch_option
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, every session.")
@@ -45,6 +58,9 @@ def command(
     until: float | None,
     fail_over: Limit | None,
     show_text: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    quick: bool,
     switches: tuple[str, ...],
     verbose: bool,
     as_json: bool,
@@ -60,10 +76,17 @@ def command(
     """
     from cacheaudit.jobs.audit import audit
     from cacheaudit.jobs.inputs import Inputs
+    from cacheaudit.jobs.selection import parse_selection
     from cacheaudit.report.renderer import renderer
     from cacheaudit.simulate.switches import Switches
 
     no_store_with_paths(paths, db)
+    if quick and (select or ignore or fail_over is not None):
+        raise UsageError(
+            "With --quick nothing is diagnosed, so there are no rules to choose and no losses to "
+            "judge.",
+            "Leave out --quick, or --select, --ignore and --fail-over.",
+        )
     out = Output(
         form=form,
         as_json=as_json,
@@ -83,6 +106,8 @@ def command(
         until=until,
         db=db,
         switches=Switches.of_texts(switches),
+        selection=parse_selection(select, ignore),
+        quick=quick,
     )
     with progress(quiet=quiet) as show:
         result = audit(inputs, show, show_text=show_text)

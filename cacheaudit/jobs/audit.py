@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import Final
 
 from cacheaudit._version import __version__
 from cacheaudit.diagnose.cross import CrossState
-from cacheaudit.diagnose.runner import diagnose
+from cacheaudit.diagnose.runner import Diagnosis, diagnose
 from cacheaudit.ingest.corpus import Amendment, Corpus
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.checks import Recorded, checks
@@ -36,11 +37,22 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.cost import price_call
 from cacheaudit.report.detail import ToolDirectory
-from cacheaudit.report.result import AuditResult, Group, Predicted, Quality, Scope, Tool, Totals
+from cacheaudit.report.result import (
+    AuditResult,
+    Group,
+    Predicted,
+    Quality,
+    Scope,
+    Tool,
+    Totals,
+    WhatIf,
+)
 from cacheaudit.report.spool import CallSpool
 from cacheaudit.simulate.quick import Predicted as Quick
 
 _Key = tuple[str, str, str]
+_NOTHING: Final = Diagnosis(findings=(), changes={})
+_NO_CALLS: Final[Mapping[str, Quick]] = {}
 
 
 def audit(inputs: Inputs, progress: Progress, *, show_text: bool = False) -> AuditResult:
@@ -88,6 +100,11 @@ class _Work:
         self._edits: dict[str, str] = {}
         self._predictor = Predictor(book, switches=inputs.switches)
         self._outlook = Outlook(inputs.switches)
+        self._quick = inputs.quick
+        chosen = inputs.selection
+        self._rules = None if chosen.is_everything else chosen.rules()
+        if inputs.quick:
+            self._rules = ()
         self._cross = CrossState()
         self._tools = ToolDirectory()
         self._recorded = Recorded()
@@ -104,20 +121,28 @@ class _Work:
             return
         # A session may stand in several files: it is counted by its name, as `usage` does.
         self._sessions.update({call.session for call in session.calls})
-        diagnosis = diagnose(session, self._book)
-        prediction = self._predictor.predict(session, diagnosis)
-        self._outlook.add(prediction, diagnosis.findings)
-        self._findings.extend(with_savings(self._cross.add(session, diagnosis), prediction))
-        self._edits.update(prediction.edits)
+        if self._quick:
+            diagnosis, predicted = _NOTHING, _NO_CALLS
+        else:
+            diagnosis = diagnose(session, self._book, self._rules)
+            predicted = self._look_into(session, diagnosis)
         self._tools.add(session.calls)
-        self._recorded.add(session.calls)
         rows = CallRows(show_text=self._show_text)
         calls, changes = session.calls, diagnosis.changes
         for call in calls:
             change, earlier = changes.get(call.id), None
             if change is not None and call.id in diagnosis.earlier:
                 earlier = calls[diagnosis.earlier[call.id]].prompt
-            self._add(call, change, earlier, prediction.calls.get(call.id), rows)
+            self._add(call, change, earlier, predicted.get(call.id), rows)
+
+    def _look_into(self, session: Session, diagnosis: Diagnosis) -> Mapping[str, Quick]:
+        """Predict a session and keep what was found; returns what its calls should have read."""
+        prediction = self._predictor.predict(session, diagnosis)
+        self._outlook.add(prediction, diagnosis.findings)
+        self._findings.extend(with_savings(self._cross.add(session, diagnosis), prediction))
+        self._edits.update(prediction.edits)
+        self._recorded.add(session.calls)
+        return prediction.calls
 
     def _in_time(self, session: Session) -> Session:
         if self._since is None and self._until is None:
@@ -225,7 +250,11 @@ class _Work:
     def _finish(self, scope: Scope, quality: list[Quality]) -> AuditResult:
         self._correct_totals()
         buckets = self._buckets
-        self._findings.extend(self._cross.findings(self._book))
+        across = self._cross.findings(self._book)
+        if self._rules is not None:
+            ran = {rule.id for rule in self._rules}
+            across = tuple(finding for finding in across if finding.rule in ran)
+        self._findings.extend(across)
         totals = merged(buckets.values()).totals()
         if self._undated:
             quality.append(undated(self._undated))
@@ -235,7 +264,7 @@ class _Work:
             totals=totals,
             calls=self._spool,
             findings=[finding_row(found, self._edits.get(found.id)) for found in self._ranked()],
-            what_if=self._outlook.what_if(totals, self._commands),
+            what_if=self._what_if(totals),
             simulation=self._outlook.simulation(),
             data_quality=[*quality, *self._tally.assumptions()],
             by_session=_groups(buckets.items(), 0),
@@ -243,10 +272,16 @@ class _Work:
             by_model=_groups(buckets.items(), 2),
             tools=self._tools.rows(),
             prices=[price_used(card) for _, card in sorted(self._tally.cards.items())],
-            checks=checks(self._findings, self._recorded.absent),
+            checks=checks(self._findings, self._recorded.absent, self._rules),
+            diagnosed=self._rules != (),
             facts=self._outlook.rules.rows(),
             command=self._commands.audit(show_text=self._show_text),
         )
+
+    def _what_if(self, totals: Totals) -> WhatIf:
+        if self._rules == ():
+            return WhatIf(reason="no rule was run, so that no fix is known")
+        return self._outlook.what_if(totals, self._commands)
 
     def _ranked(self) -> list[Finding]:
         """Order by money, then by tokens; notes last."""

@@ -1,8 +1,8 @@
-"""Every rule of the catalogue and how it went: found, clear, not applicable or failed."""
+"""Every rule of the catalogue and how it went: found, clear, not applicable, failed or off."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from cacheaudit.diagnose.rule import Rule, all_rules
@@ -32,12 +32,15 @@ class Recorded:
             self.absent = [name for name in self.absent if not holds(calls, name)]
 
 
-def checks(findings: Iterable[Finding], absent: Sequence[str]) -> list[Check]:
+def checks(
+    findings: Iterable[Finding], absent: Sequence[str], rules: Collection[Rule] | None = None
+) -> list[Check]:
     """Say how every rule went.
 
     Args:
         findings: Of all sessions.
         absent: What no call holds, of the things that rules need.
+        rules: The rules that were run; all of them by default.
     """
     found: set[str] = set()
     failed: dict[str, str] = {}
@@ -46,7 +49,17 @@ def checks(findings: Iterable[Finding], absent: Sequence[str]) -> list[Check]:
             failed.setdefault(finding.rule, " ".join(finding.established))
         else:
             found.add(finding.rule)
-    return [_check(rule, found, failed, absent) for rule in all_rules()]
+    ran = None if rules is None else {rule.id for rule in rules}
+    return [
+        _check(rule, found, failed, absent) if ran is None or rule.id in ran else _off(rule)
+        for rule in all_rules()
+    ]
+
+
+def _off(rule: Rule) -> Check:
+    return Check(
+        rule=rule.id, name=rule.name, title=rule.title, state="off", why="it was not selected"
+    )
 
 
 def _check(rule: Rule, found: set[str], failed: dict[str, str], absent: Sequence[str]) -> Check:

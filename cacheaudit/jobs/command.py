@@ -30,7 +30,9 @@ class Commands:
     def audit(self, *, show_text: bool = False) -> str:
         """Audit the inputs."""
         shown = ["--show-text"] if show_text else []
-        return self._line("audit", [*self._period(), *self._switches(), *shown])
+        chosen = self._inputs.selection.words()
+        quick = ["--quick"] if self._inputs.quick else []
+        return self._line("audit", [*self._period(), *self._switches(), *chosen, *quick, *shown])
 
     def backtest(self, policy: str) -> str:
         """Try a lifetime setting on the inputs."""

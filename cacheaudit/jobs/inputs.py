@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from cacheaudit.errors import UsageError
+from cacheaudit.jobs.selection import Selection
 from cacheaudit.model.clock import iso
 from cacheaudit.simulate.switches import Switches
 
@@ -31,6 +32,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
         until: Calls from this moment on are left out.
         db: SQLAlchemy URL of a store to read instead of files.
         switches: Disputed rules of providers, where a job simulates.
+        selection: Rules to run, where a job diagnoses.
+        quick: Nothing is diagnosed and nothing simulated.
     """
 
     paths: tuple[Path, ...]
@@ -41,6 +44,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
     db: str | None = None
     switches: Switches = Switches()
+    selection: Selection = Selection()
+    quick: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a period that holds no moment."""

@@ -27,7 +27,7 @@ from cacheaudit.report.settings import (
     score_words,
     shown,
 )
-from cacheaudit.report.summary import paid, source_words, write_tiers, writes
+from cacheaudit.report.summary import NOT_LOOKED_FOR, paid, source_words, write_tiers, writes
 from cacheaudit.report.verdict import Balance
 
 
@@ -122,6 +122,8 @@ def headline(result: AuditResult, page: Page) -> str:
     if not result.scope.calls:
         return "No calls were found in what was read."
     total = page.lost
+    if not result.diagnosed:
+        return "What this cost; losses were not looked for."
     if not total.findings:
         return "Nothing that was read here was lost to a cache miss."
     value = paid(result.totals)[0]
@@ -202,7 +204,8 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
     first = Number(label="Paid", cell=cell(value, currency), note=_paid_note(result.totals, origin))
     balance = page.balance
     if balance is None:
-        return [first, _lost(page, value, currency), _no_best(result)]
+        second = _lost(page, value, currency) if result.diagnosed else _not_looked_for()
+        return [first, second, _no_best(result)]
     places = places_of(balance)
 
     def amount(sum_: Decimal) -> Cell:
@@ -241,6 +244,10 @@ def _no_saving(result: AuditResult, page: Page) -> str:
     if result.what_if.waterfall:
         return "the fixes would not have paid"
     return "no fix could be tried" if page.lost.findings else "there is nothing to mend"
+
+
+def _not_looked_for() -> Number:
+    return Number(label="Lost to misses", cell=Cell(fmt.DASH), note=NOT_LOOKED_FOR)
 
 
 def _lost(page: Page, value: str | None, currency: str) -> Number:

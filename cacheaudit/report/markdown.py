@@ -26,7 +26,15 @@ from cacheaudit.report.settings import (
     score_words,
     steps_text,
 )
-from cacheaudit.report.summary import by_money, paid, source_words, verdict, write_tiers, writes
+from cacheaudit.report.summary import (
+    NOT_LOOKED_FOR,
+    by_money,
+    paid,
+    source_words,
+    verdict,
+    write_tiers,
+    writes,
+)
 from cacheaudit.report.verdict import Balance, balance
 from cacheaudit.report.words import confidence, quality_words
 
@@ -165,7 +173,7 @@ def _findings(result: AuditResult, limit: int | None) -> Iterator[str]:
     yield "## Findings"
     yield ""
     if not result.findings:
-        yield "None."
+        yield "None." if result.diagnosed else f"{NOT_LOOKED_FOR.capitalize()}."
         yield ""
     currency = result.totals.cost.currency
     ordered = by_money(result.findings)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 
 import msgspec
 
 from cacheaudit.model.money import decimal
 from cacheaudit.report import format as fmt
-from cacheaudit.report.result import AuditResult, CallRow, FindingRow
+from cacheaudit.report.result import AuditResult, CallRow
 from cacheaudit.report.summary import losses, writes
 
 _PREFIX = frozenset({"PFX", "TOL", "MDL", "CMP"})
@@ -107,7 +107,7 @@ class Strip:
             _price(result),
             self._never_read(),
             _reuse(result),
-            *_losses(result.findings),
+            *_losses(result),
             self._first_token(),
         ]
         return tuple(metric for metric in found if metric is not None)
@@ -191,11 +191,11 @@ def _reuse(result: AuditResult) -> Metric | None:
     )
 
 
-def _losses(findings: Iterable[FindingRow]) -> Iterable[Metric]:
+def _losses(result: AuditResult) -> Iterable[Metric]:
     expired: set[str] = set()
     broken: set[str] = set()
     tokens = 0
-    for finding in losses(findings):
+    for finding in losses(result.findings):
         family = finding.rule[:3]
         if family == "TTL":
             expired.update(finding.calls)
@@ -204,13 +204,31 @@ def _losses(findings: Iterable[FindingRow]) -> Iterable[Metric]:
             broken.update(finding.calls)
     yield Metric(
         name="Lifetime losses",
-        value=f"{len(expired):,}",
-        note=f"{fmt.short_count(tokens)} tokens" if expired else "none expired in use",
+        **_counted(
+            result,
+            ("TTL",),
+            len(expired),
+            f"{fmt.short_count(tokens)} tokens" if expired else "none expired in use",
+        ),
         why="Calls that found a prefix expired, by the rules of the TTL family.",
     )
     yield Metric(
         name="Prefix breaks",
-        value=f"{len(broken):,}",
-        note="calls left their prefix" if broken else "every prompt was extended",
+        **_counted(
+            result,
+            _PREFIX,
+            len(broken),
+            "calls left their prefix" if broken else "every prompt was extended",
+        ),
         why="Calls whose prompt, tools, settings or model differ before the end of the last one.",
     )
+
+
+def _counted(
+    result: AuditResult, families: Collection[str], number: int, note: str
+) -> dict[str, str]:
+    """Value and note of a count; a dash where no rule of the families was run."""
+    mine = [check.state for check in result.checks if check.rule[:3] in families]
+    if mine and all(state == "off" for state in mine):
+        return {"value": fmt.DASH, "note": "not looked for"}
+    return {"value": f"{number:,}", "note": note}

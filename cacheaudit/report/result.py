@@ -412,7 +412,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One rule of the catalogue and how it went.
 
     ``state`` is ``found``, ``clear`` (it looked and found nothing), ``not_applicable`` (the record
-    lacks what it needs; ``why`` says what) or ``failed``.
+    lacks what it needs; ``why`` says what), ``failed`` or ``off`` (it was not run).
     """
 
     rule: str
@@ -436,7 +436,8 @@ class AuditResult(msgspec.Struct, kw_only=True):
     """Everything an audit says.
 
     ``calls`` may be read more than once but is kept on disk when it is long, so that memory does
-    not grow with the history. ``command`` is the command line that made it.
+    not grow with the history. ``command`` is the command line that made it; ``diagnosed`` is false
+    where no rule was run, so that the absence of findings says nothing.
     """
 
     tool: Tool
@@ -453,6 +454,7 @@ class AuditResult(msgspec.Struct, kw_only=True):
     prices: list[PriceUsed] = []
     tools: list[ToolUse] = []
     checks: list[Check] = []
+    diagnosed: bool = True
     facts: list[Fact] = []
     command: str | None = None
     schema: str = AUDIT_SCHEMA

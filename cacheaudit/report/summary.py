@@ -11,6 +11,8 @@ from cacheaudit.model.money import ZERO, decimal, plain
 from cacheaudit.report import format as fmt
 from cacheaudit.report.result import AuditResult, FindingRow, Scope, Totals
 
+NOT_LOOKED_FOR = "losses were not looked for"
+
 
 class Lost(msgspec.Struct, frozen=True):
     """What misses cost, over findings that stand for a loss.
@@ -106,7 +108,7 @@ def verdict(result: AuditResult) -> list[str]:
         return ["No calls were found in what was read."]
     totals, currency = result.totals, result.totals.cost.currency
     total_lost = lost(result.findings)
-    sentences = [_paid_sentence(totals, total_lost, currency)]
+    sentences = [_paid_sentence(totals, total_lost, currency, diagnosed=result.diagnosed)]
     if totals.hit_ratio is not None:
         sentences.append(f"{fmt.ratio(totals.hit_ratio)} of the input was read from the cache.")
     else:
@@ -120,7 +122,7 @@ def verdict(result: AuditResult) -> list[str]:
     return sentences
 
 
-def _paid_sentence(totals: Totals, total: Lost, currency: str) -> str:
+def _paid_sentence(totals: Totals, total: Lost, currency: str, *, diagnosed: bool) -> str:
     value, origin = paid(totals)
     if value is None:
         start = f"The cost is not known ({totals.cost.reason or 'no price for the model'})"
@@ -129,6 +131,8 @@ def _paid_sentence(totals: Totals, total: Lost, currency: str) -> str:
         start = f"Paid {fmt.amount(value, currency)}{known}"
         if totals.cost.unpriced_calls:
             start += f" for the priced calls ({totals.cost.unpriced_calls:,} have no price)"
+    if not diagnosed:
+        return f"{start}; {NOT_LOOKED_FOR}."
     if not total.findings:
         return f"{start}; no loss to cache misses was found."
     if total.cost is None or value is None:

@@ -24,6 +24,7 @@ _AFTER = (
     "prices",
     "tools",
     "checks",
+    "diagnosed",
     "facts",
     "command",
 )

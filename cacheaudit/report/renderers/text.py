@@ -25,7 +25,15 @@ from cacheaudit.report.result import (
     UsageResult,
 )
 from cacheaudit.report.result import Group as TotalsGroup
-from cacheaudit.report.summary import by_money, paid, source_words, verdict, write_tiers, writes
+from cacheaudit.report.summary import (
+    NOT_LOOKED_FOR,
+    by_money,
+    paid,
+    source_words,
+    verdict,
+    write_tiers,
+    writes,
+)
 from cacheaudit.report.terminal import (
     accuracy_line,
     balance_rows,
@@ -246,7 +254,8 @@ def _heading(title: str, remark: str = "") -> list[RenderableType]:
 def _findings(result: AuditResult, view: View) -> list[RenderableType]:
     findings = by_money(result.findings)
     if not findings:
-        return [*_heading("Findings"), Text("None.")]
+        words = "None." if result.diagnosed else f"{NOT_LOOKED_FOR.capitalize()}."
+        return [*_heading("Findings"), Text(words)]
     shown = findings if view.verbose else findings[:SHOWN_FINDINGS]
     currency = result.totals.cost.currency
     parts = _heading("Findings", "dearest first")
