@@ -22,6 +22,8 @@ _PRIOR: Final[dict[Stage, tuple[int, int, int, int]]] = {
     "later": (16, 1, 1, 2),
 }
 _WEIGHT: Final = 20
+# So many pauses of its own count as much to a session as all that others have seen.
+_OWN_WEIGHT: Final = 6
 
 
 class Odds(msgspec.Struct, frozen=True):
@@ -83,13 +85,15 @@ class Gaps:
         counts = self._so_far(stage, now)
         seen = sum(counts)
         prior = [Decimal(n) for n in _PRIOR[stage]]
+        weight = _WEIGHT
         if self._prior is not None:
+            weight = _OWN_WEIGHT
             # What others have seen; this session has told its own pauses there too.
             wide = self._prior._so_far(stage, now)
             others = [max(0, w - n) for w, n in zip(wide, counts, strict=True)]
             heard = sum(others) + _WEIGHT
-            prior = [(p + n) * _WEIGHT / heard for p, n in zip(prior, others, strict=True)]
-        whole = Decimal(seen + _WEIGHT)
+            prior = [(p + n) * weight / heard for p, n in zip(prior, others, strict=True)]
+        whole = Decimal(seen + weight)
         short, long, late, never = ((n + p) / whole for n, p in zip(counts, prior, strict=True))
         return Odds(short, long, late, never, seen)
 

@@ -185,7 +185,8 @@ class BreakpointPlanner:
             wanted = {level: ttl if ttl == NONE else "5m" for level, ttl in wanted.items()}
             choices = {}
         base = gain(as_is, case.rates)
-        for kept, ttls in _sets(places, wanted, slots):
+        ahead = case.session.account.balance > 0
+        for kept, ttls in _sets(places, wanted, slots, is_ahead=ahead):
             plan = with_lifetimes(kept, case.own, ttls, case.rules)
             if plan is None or not plan[1]:
                 continue
@@ -392,15 +393,20 @@ def _is_repeated(case: _Case) -> bool:
 
 
 def _sets(
-    places: list[Candidate], wanted: Mapping[str, str], slots: int
+    places: list[Candidate], wanted: Mapping[str, str], slots: int, *, is_ahead: bool
 ) -> Iterator[tuple[list[Candidate], Mapping[str, str]]]:
-    """Yield what could be marked, from the most ambitious to the safest."""
-    short = {level: ttl if ttl == "none" else "5m" for level, ttl in wanted.items()}
-    nothing = dict.fromkeys(wanted, "none")
+    """Yield what could be marked, from the most ambitious to the safest.
+
+    Where an hour is wanted and cannot be afforded, a session that is ahead takes five minutes; one
+    that is behind saves up, since a write that expires too early brings nothing.
+    """
+    shorter = "5m" if is_ahead else NONE
+    short = {level: shorter if ttl == "1h" else ttl for level, ttl in wanted.items()}
+    nothing = dict.fromkeys(wanted, NONE)
     front = [place for place in places if place.role in FRONT or place.anchor]
     yield _first(places, wanted, slots), wanted
     yield _first(places, short, slots), short
-    yield _first(front, short, slots), {**short, "talk": "none"}
+    yield _first(front, short, slots), {**short, "talk": NONE}
     yield _first(places, nothing, slots), nothing
 
 
@@ -409,7 +415,7 @@ def _first(places: list[Candidate], ttls: Mapping[str, str], slots: int) -> list
     fit = [
         place
         for place in places
-        if place.anchor or ttls["front" if place.role in FRONT else "talk"] != "none"
+        if place.anchor or ttls["front" if place.role in FRONT else "talk"] != NONE
     ]
     return fit[:slots]
 

@@ -260,7 +260,7 @@ def test_what_others_saw_is_the_prior_of_a_session() -> None:
     for gaps in (mine, wide):
         gaps.add("later", 10)
     after = mine.odds("later", 0)
-    assert after.short == (D(16) * 20 / 100 + 1) / 21
+    assert after.short == (D(16) * 6 / 100 + 1) / 7
     assert sum((after.short, after.long, after.late, after.never)) == pytest.approx(1)
 
 
