@@ -1,10 +1,15 @@
-"""torch with one thread: its own pool costs more than it brings for tensors this small."""
+"""torch with one thread, since tensors this small gain nothing; kernels compiled once for all."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+os.environ.setdefault("CACHEAUDIT_KERNEL_CACHE", str(ROOT / ".cache" / "kernels"))
 
 
 @pytest.fixture(autouse=True)

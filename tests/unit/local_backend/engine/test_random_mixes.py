@@ -19,7 +19,9 @@ from local_backend.engine.api import (
     Sampling,
 )
 from local_backend.engine.config import EngineConfig
+from local_backend.kernels.threads import native_status
 from local_backend.kvcache.sequence import Container
+from local_backend.layers.kernel_operators import KernelOperators
 from local_backend.models.base import Model
 from local_backend.models.tiny import tiny_decoder
 from tests.unit.local_backend.engine.driving import check_answer, drive
@@ -154,14 +156,25 @@ def crowd(seed: int, below: int) -> list[Arrival]:
     return found
 
 
-@pytest.mark.parametrize("name", ["tiny", "gemma"])
+def crowded(name: str, seed: int) -> Model:
+    if name == "gemma":
+        return little_gemma()
+    if name == "tiny":
+        return tiny_decoder(seed)
+    operators = KernelOperators()
+    if not operators.is_exact:
+        pytest.skip(f"the kernels are not compiled: {native_status()}")
+    return tiny_decoder(seed, name, operators=operators)
+
+
+@pytest.mark.parametrize("name", ["tiny", "gemma", "float32", "bfloat16"])
 def test_a_crowd_in_a_pool_that_is_much_too_small(name: str) -> None:
     """Requests give way, are computed again, join one another: no token changes."""
     preempted = evicted = joined = recomputed = 0
     for seed in range(4):
-        model = tiny_decoder(seed) if name == "tiny" else little_gemma()
+        model = crowded(name, seed)
         config = EngineConfig(page_size=4, pages=14 + seed % 3, step_tokens=11, max_running=6)
-        stats, more = check_mix(model, crowd(seed, 256 if name == "tiny" else 50), config)
+        stats, more = check_mix(model, crowd(seed, 50 if name == "gemma" else 256), config)
         preempted, evicted = preempted + stats.preempted, evicted + stats.evicted_pages
         joined, recomputed = joined + more, recomputed + stats.recomputed_tokens
     assert min(preempted, evicted, joined, recomputed) > 0
