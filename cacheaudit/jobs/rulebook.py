@@ -23,6 +23,7 @@ _SIZES: Final = (
     "refresh_on_read",
     "readable_from",
     "interval_tokens",
+    "hidden_system_tokens",
     "chunk_tokens",
     "unit_tokens",
 )

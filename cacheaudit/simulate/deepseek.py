@@ -82,7 +82,7 @@ class DeepSeekMachine:
                 request,
                 LongestRules(
                     minimum=rules.minimum,
-                    steps=(rules.unit,),
+                    interval=rules.unit,
                     ttl_seconds={"disk": rules.lifetime},
                     default_ttl="disk",
                 ),

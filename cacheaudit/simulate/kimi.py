@@ -16,7 +16,7 @@ def kimi_rules(facts: Rules, switches: Switches) -> LongestRules:
     """Put dated facts and switches together."""
     rules = longest_rules(facts, switches)
     chunk = int(switches.number("kimi_chunk", rules.steps[0]))
-    return msgspec.structs.replace(rules, steps=(max(1, chunk),))
+    return msgspec.structs.replace(rules, interval=max(1, chunk))
 
 
 KIND: Final = Kind("kimi", LongestPrefixMachine, kimi_rules)

@@ -187,11 +187,12 @@ class Judge:
         fit: list[tuple[Call, Usage, float]] = []
         for call in lane:
             usage, at = call.usage, call.at
-            reason = _unfit(call, usage, at)
-            if reason is not None or usage is None or at is None:
-                self._leave_out(reason or "no_usage")
-            else:
-                fit.append((call, usage, at))
+            if usage is None or at is None or not _is_plain(call, usage):
+                reason = _unfit(call, usage, at)
+                if reason is not None or usage is None or at is None:
+                    self._leave_out(reason or "no_usage")
+                    continue
+            fit.append((call, usage, at))
         return fit
 
     def _leave_out(self, reason: str) -> None:
@@ -319,14 +320,15 @@ class _Session:
         else:
             row.output += output
             row.searches += usage.web_searches or 0
-        ideal = row.ideal
-        ideal.read += turn.shared
+        ideal, shared, following, gap = row.ideal, turn.shared, turn.following, turn.gap
+        ideal.read += shared
         # Of what is new, only what a later call repeats is worth writing.
-        if turn.following == _NEVER:
-            ideal.uncached += turn.new
+        new = turn.uncached + turn.read + turn.written - shared
+        if following == _NEVER:
+            ideal.uncached += new
         else:
-            ideal.short += turn.new
-        if (turn.gap is None or turn.gap < SHORTEST) and turn.following < SOONEST:
+            ideal.short += new
+        if (gap is None or gap < SHORTEST) and following < SOONEST:
             _count_in(row.quiet, turn)
             return
         _count_in(row.loud, turn)
@@ -422,6 +424,21 @@ def _total(parts: Sequence[Tokens]) -> Tokens:
         for name in Tokens.__slots__:
             setattr(total, name, getattr(total, name) + getattr(tokens, name))
     return total
+
+
+def _is_plain(call: Call, usage: Usage) -> bool:
+    """Whether nothing about a call needs a closer look, as is so for nearly all."""
+    return (
+        usage.write_5m is not None
+        and usage.write_1h is not None
+        and usage.write_30m is None
+        and usage.write_12h is None
+        and usage.uncached_input is not None
+        and usage.cache_read is not None
+        and not usage.parts
+        and call.requests == 1
+        and call.purpose != "keep_alive"
+    )
 
 
 def _unfit(call: Call, usage: Usage | None, at: float | None) -> str | None:

@@ -25,7 +25,10 @@ class LongestRules(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         minimum: Tokens that a prefix needs to be read.
-        steps: Tokens that a read is a multiple of; several steps are taken one after the other.
+        interval: Tokens between the places up to which prefixes are kept.
+        step: Tokens that a reported read is a multiple of.
+        hidden: Tokens of the provider's own in front of the prompt: they count for the places, and
+            are taken off what is reported.
         ttl_seconds: Lifetimes by name, counted from the last use.
         default_ttl: Lifetime of a request that names none.
         bills_writes: Tokens that are stored are billed as written.
@@ -33,7 +36,9 @@ class LongestRules(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     minimum: int = 0
-    steps: tuple[int, ...] = (1,)
+    interval: int = 1
+    step: int = 1
+    hidden: int = 0
     ttl_seconds: Mapping[str, float] = {}
     default_ttl: str = ""
     bills_writes: bool = False
@@ -45,7 +50,7 @@ def longest_rules(facts: Rules, switches: Switches) -> LongestRules:
     minimum = facts.integer("implicit_minimum_tokens", facts.integer("minimum_tokens"))
     return LongestRules(
         minimum=int(switches.number("minimum_tokens", minimum)),
-        steps=(max(1, facts.integer("chunk_tokens", 1)),),
+        interval=max(1, facts.integer("chunk_tokens", 1)),
         ttl_seconds=facts.ttl_seconds(),
         default_ttl=facts.text("default_ttl") or "",
         bills_writes=facts.flag("bills_writes"),
@@ -74,13 +79,13 @@ class LongestPrefixMachine:
         if rules.best_effort:
             notes.add("best_effort")
         matched = request.sizes[found.depth - 1] if found.depth else 0
-        read = _stepped(matched, rules.steps)
+        read = _reported(matched, rules)
         if read < rules.minimum:
             read = 0
             if matched:
                 notes.add("below_minimum")
         total = request.total
-        written = max(0, _stepped(total, rules.steps) - read) if rules.bills_writes else 0
+        written = max(0, _reported(total, rules) - read) if rules.bills_writes else 0
         return Outcome(
             read=read,
             writes={ttl or "other": written} if written else {},
@@ -91,10 +96,14 @@ class LongestPrefixMachine:
         )
 
 
-def _stepped(tokens: int, steps: tuple[int, ...]) -> int:
-    for step in steps:
-        tokens -= tokens % step
-    return tokens
+def _reported(tokens: int, rules: LongestRules) -> int:
+    """Cut a matched prefix to the last place kept, and that to what is reported of it."""
+    if not tokens:
+        return 0
+    kept = tokens + rules.hidden
+    kept -= kept % rules.interval
+    visible = max(0, kept - rules.hidden)
+    return visible - visible % rules.step
 
 
 KIND: Final = Kind("longest_prefix", LongestPrefixMachine, longest_rules)

@@ -1,5 +1,8 @@
 """OpenAI before GPT-5.6: the longest prefix at intervals, reported in steps of 128 tokens.
 
+Text of the provider's own stands in front and is not counted in what is reported; how long it is,
+and the interval, is published for few models: recorded reads tell.
+
 Lifetimes are typical ones; entries may live longer, which the note ``expired`` then hides.
 """
 
@@ -18,7 +21,9 @@ def openai_v1_rules(facts: Rules, switches: Switches) -> LongestRules:
     interval = int(switches.number("openai_interval", facts.integer("interval_tokens", 128)))
     return LongestRules(
         minimum=int(switches.number("minimum_tokens", facts.integer("minimum_tokens", 1024))),
-        steps=(max(1, interval), max(1, facts.integer("report_step", 128))),
+        interval=max(1, interval),
+        step=max(1, facts.integer("report_step", 128)),
+        hidden=facts.integer("hidden_system_tokens"),
         ttl_seconds=facts.ttl_seconds(),
         default_ttl=facts.text("default_ttl") or "24h",
         best_effort=True,

@@ -59,11 +59,6 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     following: float
     shared: int
 
-    @property
-    def new(self) -> int:
-        """Tokens that it has not in common with the call before it."""
-        return self.uncached + self.read + self.written - self.shared
-
 
 class Parts(msgspec.Struct, frozen=True, gc=False):
     """Tokens of a call under a setting."""
@@ -81,8 +76,9 @@ def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Turn]:
     gap: float | None = None
     last = len(fit) - 1
     for index, (call, usage, at) in enumerate(fit):
-        read, written = usage.cache_read or 0, usage.cache_write or 0
-        uncached, long = usage.uncached_input or 0, usage.write_1h or 0
+        read, long, short = usage.cache_read or 0, usage.write_1h or 0, usage.write_5m or 0
+        written = long + short + (usage.write_other or 0)
+        uncached = usage.uncached_input or 0
         total = uncached + read + written
         repeated, expired, shared = read, False, read
         before = after = SECONDS[lifetime]
@@ -100,7 +96,7 @@ def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Turn]:
             following = fit[index + 1][2] - at
             if following < 0.0:
                 following = 0.0
-        if long or usage.write_5m:
+        if long or short:
             lifetime = "1h" if long else "5m"
             after = SECONDS[lifetime]
         yield Turn(

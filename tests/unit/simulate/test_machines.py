@@ -172,11 +172,33 @@ def test_the_longest_prefix_at_intervals(model: str, read: int) -> None:
     assert "best_effort" in found.notes
 
 
+@pytest.mark.parametrize(
+    ("interval", "hidden", "matched", "read"),
+    [
+        (128, 0, 3_000, 2_944),
+        # 23,778 and 115 hidden reach the boundary at 23,552, of which 23,437 are the caller's.
+        (512, 115, 23_778, 23_424),
+        (512, 115, 29_168, 29_056),
+        (128, 115, 2_944 + 13, 2_944),
+        (128, 115, 2_944 + 12, 2_816),
+        (128, 115, 13, 0),
+    ],
+)
+def test_hidden_text_counts_for_boundaries_and_not_for_reports(
+    interval: int, hidden: int, matched: int, read: int
+) -> None:
+    rules = LongestRules(interval=interval, step=128, hidden=hidden)
+    machine = LongestPrefixMachine()
+    machine.step(request(["a"], tokens=matched), rules)
+    found = machine.step(request(["a", "b"], at=10, tokens=[matched, 500]), rules)
+    assert (found.read, found.uncached) == (read, matched + 500 - read)
+
+
 # ── the longest prefix elsewhere ─────────────────────────────────────────────────────────────────
 
 
 def test_chunks_minimum_and_idle_time() -> None:
-    rules = LongestRules(minimum=512, steps=(256,), ttl_seconds={"idle": 100}, default_ttl="idle")
+    rules = LongestRules(minimum=512, interval=256, ttl_seconds={"idle": 100}, default_ttl="idle")
     machine = LongestPrefixMachine()
     grown = [
         request(blocks(n), at=at, tokens=300) for n, at in ((2, 0), (3, 50), (4, 140), (5, 300))
