@@ -14,6 +14,7 @@ import msgspec
 from cacheaudit.diagnose.money import DOCUMENTED, Prices, Rates, rates_of
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Loss
+from cacheaudit.model.usage import Usage
 
 
 class Swap(msgspec.Struct, frozen=True, gc=False):
@@ -103,35 +104,41 @@ def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
 
 
 def _input_cost(calls: list[Call], book: Prices | None) -> str | None:
-    total, currency = Decimal(0), None
+    """Sum the tokens by their rates first: a stage has many calls and few prices."""
+    sums: dict[int, tuple[Rates, dict[str, int]]] = {}
     for call in calls:
         usage = call.usage
         rates = None if usage is None else rates_of(call, usage, book)
-        if usage is None or rates is None or currency not in (None, rates.currency):
+        if usage is None or rates is None:
             return None
+        _add_parts(sums.setdefault(id(rates), (rates, {}))[1], usage)
+    if len({rates.currency for rates, _ in sums.values()}) != 1:
+        return None
+    total, currency = Decimal(0), ""
+    for rates, parts in sums.values():
         currency = rates.currency
-        for kind, tokens in _parts(call):
+        for kind, tokens in parts.items():
             rate = _rate(rates, kind)
             if rate is None:
                 return None
             total += tokens * rate
-    return None if currency is None else f"{total.quantize(Decimal('0.0001'))} {currency}"
+    return f"{total.quantize(Decimal('0.0001'))} {currency}"
 
 
-def _parts(call: Call) -> list[tuple[str, int]]:
-    usage = call.usage
-    if usage is None:
-        return []
-    parts = (
+def _add_parts(parts: dict[str, int], usage: Usage) -> None:
+    for kind, tokens in (
         ("uncached", usage.uncached_input),
         ("read", usage.cache_read),
         ("5m", usage.write_5m),
         ("1h", usage.write_1h),
         ("30m", usage.write_30m),
         ("12h", usage.write_12h),
-        (usage.write_other_ttl or "other", usage.write_other),
-    )
-    return [(kind, tokens) for kind, tokens in parts if tokens]
+    ):
+        if tokens:
+            parts[kind] = parts.get(kind, 0) + tokens
+    if usage.write_other:
+        kind = usage.write_other_ttl or "other"
+        parts[kind] = parts.get(kind, 0) + usage.write_other
 
 
 def _rate(rates: Rates | None, kind: str) -> Decimal | None:
