@@ -15,7 +15,7 @@ from cacheaudit.simulate.switches import Switches
 def kimi_rules(facts: Rules, switches: Switches) -> LongestRules:
     """Put dated facts and switches together."""
     rules = longest_rules(facts, switches)
-    chunk = int(switches.number("kimi_chunk", rules.steps[0]))
+    chunk = int(switches.number("kimi_chunk", rules.interval))
     return msgspec.structs.replace(rules, interval=max(1, chunk))
 
 

@@ -92,8 +92,14 @@ def test_switches_reach_the_machines() -> None:
     guide = Switches(openai_lookup="guide")
     assert openai_v2_rules(rules("gpt-6-sol", "openai"), guide).lookup == "guide"
     old = rules("gpt-5.5", "openai")
-    assert openai_v1_rules(old, Switches()).steps == (2048, 128)
-    assert openai_v1_rules(old, Switches(openai_interval="128")).steps == (128, 128)
+    assert (openai_v1_rules(old, Switches()).interval, openai_v1_rules(old, Switches()).step) == (
+        2048,
+        128,
+    )
+    assert (
+        openai_v1_rules(old, Switches(openai_interval="128")).interval,
+        openai_v1_rules(old, Switches(openai_interval="128")).step,
+    ) == (128, 128)
     assert deepseek_rules(rules("deepseek-v4-pro", "deepseek"), Switches()).unit == 0
     stepped = Switches(deepseek_unit="64")
     assert deepseek_rules(rules("deepseek-v4-pro", "deepseek"), stepped).unit == 64
