@@ -17,6 +17,8 @@ from cacheaudit.agent.probe.requests import Probe
 from cacheaudit.agent.probe.run import Row, Server, ask
 
 SIBLINGS: Final = 3
+# What is answered does not matter here; some models need a few tokens to end properly.
+_OUTPUT: Final = 16
 COMBINATIONS: Final = ((False, False), (True, False), (False, True), (True, True))
 
 
@@ -75,9 +77,10 @@ def cell(
 ) -> Cell:
     """Send one family of requests."""
     name = f"{plan.run}-{'marked' if mark else 'unmarked'}-{'waiting' if wait else 'at-once'}"
-    mine = msgspec.structs.replace(plan, run=name)
+    mine = msgspec.structs.replace(plan, run=name, most_output=_OUTPUT)
     bodies = [_body(mine, number) for number in range(siblings)]
-    made = layout(bodies, mark=mark, order=wait, least=1)
+    api = "anthropic" if plan.api == "messages" else None
+    made = layout(bodies, mark=mark, order=wait, least=1, provider=api)
     start = threading.Barrier(1 if wait else siblings)
 
     def send(body: Mapping[str, Any], began: Began | None) -> Row:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.providers.shape import is_messages
+from cacheaudit.providers.shape import is_messages, may_be_messages
 from cacheaudit.simulate.edits._rewrite import tail_marker
 
 _MOST: Final = 4
+_API: Final = "anthropic"
 _PATH: Final = re.compile(r"(tools|system|messages)\[(\d+)\](?:\.content\[(\d+)\])?$")
 
 
@@ -25,7 +26,7 @@ def marked(body: Mapping[str, Any], prompt: Prompt, ends: Sequence[int]) -> Mapp
         prompt: The same, expanded.
         ends: Positions of content blocks.
     """
-    if not is_messages(body):
+    if not is_messages(body) and not (prompt.provider == _API and may_be_messages(body)):
         return body
     there = set(prompt.marked)
     if prompt.automatic_marker is not None:

@@ -74,7 +74,7 @@ class FanOutService:
         send: Send | None = None,
     ) -> FanOutResult:
         """Send requests with threads; see :meth:`cacheaudit.CacheAudit.fan_out`."""
-        planned = self._planned(requests, settings, client)
+        planned = self._planned(requests, settings, client if send is None else None)
         if send is None:
             send = sender(_need(client, is_async=False), self._purpose, warm_up=settings.warm_up)
         return send_all(
@@ -93,7 +93,7 @@ class FanOutService:
         send: AsyncSend | None = None,
     ) -> FanOutResult:
         """Send requests as tasks; see :meth:`cacheaudit.CacheAudit.afan_out`."""
-        planned = self._planned(requests, settings, client)
+        planned = self._planned(requests, settings, client if send is None else None)
         if send is None:
             client = _need(client, is_async=True)
             send = async_sender(client, self._purpose, warm_up=settings.warm_up)
@@ -110,12 +110,15 @@ class FanOutService:
     ) -> Layout:
         check(requests, settings.concurrency)
         endpoint = endpoint_of(str(getattr(client, "base_url", "")) or None)
+        provider = endpoint.provider if endpoint.provider != "local" else None
+        if provider is None and hasattr(client, "messages"):
+            provider = "anthropic"  # whoever answers, this is the API that the client speaks
         return layout(
             [plain(request) for request in requests],
             mark=settings.mark,
             order=settings.order,
             least=settings.least,
-            provider=endpoint.provider if endpoint.provider != "local" else None,
+            provider=provider,
             surface=endpoint.surface,
             at=self._now(),
         )

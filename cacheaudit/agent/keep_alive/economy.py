@@ -38,6 +38,7 @@ class Stakes(msgspec.Struct, frozen=True, kw_only=True):
         output: Price of a token of output; ``None``: not known.
         currency: ISO code.
         output_tokens: What a refresh generates: 0 or 1.
+        fresh_tokens: What stands behind the last marker and is sent uncached each time.
     """
 
     ttl: float
@@ -50,11 +51,16 @@ class Stakes(msgspec.Struct, frozen=True, kw_only=True):
     output: Decimal | None
     currency: str = "USD"
     output_tokens: int = 0
+    fresh_tokens: int = 0
 
     @property
     def refresh_cost(self) -> Decimal:
         """Price of one refresh."""
-        return self.read_tokens * self.read + self.output_tokens * (self.output or Decimal(0))
+        return (
+            self.read_tokens * self.read
+            + self.fresh_tokens * self.uncached
+            + self.output_tokens * (self.output or Decimal(0))
+        )
 
     def paid(self, usage: Usage) -> Decimal:
         """Price of a refresh by what was reported of it."""
@@ -149,6 +155,7 @@ def stakes(
         output=card.output,
         currency=card.currency,
         output_tokens=output_tokens,
+        fresh_tokens=max(0, size - whole),
     )
 
 

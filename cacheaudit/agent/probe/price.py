@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from cacheaudit.agent.probe.requests import LIST, MOST_OUTPUT, Probe
+from cacheaudit.agent.probe.requests import LIST, Probe
 from cacheaudit.model.tokens import BYTES_PER_TOKEN
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.providers.facts import rules
@@ -83,7 +83,7 @@ def estimate(
         requests=requests,
         tokens=tokens,
         minimum=minimum,
-        cost=cost + requests * MOST_OUTPUT * card.output,
+        cost=cost + requests * plan.most_output * card.output,
         currency=card.currency,
         source=f"{card.source}, checked {card.checked}",
     )

@@ -24,6 +24,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         api: ``messages`` or ``chat`` (Chat Completions).
         ttl: Lifetime asked for; ``None``: the provider's default.
         limit_field: Name of the field that bounds the output.
+        most_output: Most output tokens of a request.
     """
 
     model: str
@@ -32,6 +33,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = "messages"
     ttl: str | None = None
     limit_field: str = "max_tokens"
+    most_output: int = MOST_OUTPUT
 
     def prefix(self, version: str = "A") -> str:
         """Return what stands in front of the question; versions differ near its beginning."""
@@ -49,7 +51,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
         """Return a streamed request of a prefix and a question."""
         shared: dict[str, Any] = {
             "model": self.model,
-            self.limit_field: MOST_OUTPUT,
+            self.limit_field: self.most_output,
             "stream": True,
         }
         if self.api == "chat":
