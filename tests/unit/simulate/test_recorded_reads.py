@@ -49,20 +49,16 @@ def test_how_many_are_exact(shared: Path, name: str, exact: int, of: int) -> Non
 @pytest.mark.parametrize("name", ["claude_code/b", "claude_code/c", "claude_code/d"])
 def test_what_a_transcript_omits_is_read_at_the_start_of_a_turn(shared: Path, name: str) -> None:
     """Between turns something not recorded had stored the last answer: more was read than known."""
-    off = [
-        (before, call, row)
-        for before, call, row in compared(session(shared, name))
-        if row.error_tokens
-    ]
+    off = [(call, row) for _, call, row in compared(session(shared, name)) if row.error_tokens]
     assert off
-    for before, call, row in off:
+    for call, row in off:
         assert row.error_tokens is not None
         assert row.error_tokens < 0
         assert call.usage is not None
         # The answer stands in the prompt: what is new to the cache is the user's own words.
         assert (call.usage.cache_write or 0) < 200
     surplus = run(session(shared, name)).accuracy.surplus_tokens
-    assert surplus == -sum(row.error_tokens or 0 for _, _, row in off)
+    assert surplus == -sum(row.error_tokens or 0 for _, row in off)
 
 
 def test_reads_of_one_service_are_boundaries_less_hidden_text(shared: Path) -> None:

@@ -96,11 +96,10 @@ def test_switches_reach_the_machines() -> None:
         2048,
         128,
     )
-    assert (
-        openai_v1_rules(old, Switches(openai_interval="128")).interval,
-        openai_v1_rules(old, Switches(openai_interval="128")).step,
-    ) == (128, 128)
+    usual = openai_v1_rules(old, Switches())
+    assert (usual.interval, usual.step) == (2048, 128)
+    assert openai_v1_rules(old, Switches(openai_interval="128")).interval == 128
     assert deepseek_rules(rules("deepseek-v4-pro", "deepseek"), Switches()).unit == 0
     stepped = Switches(deepseek_unit="64")
     assert deepseek_rules(rules("deepseek-v4-pro", "deepseek"), stepped).unit == 64
-    assert kimi_rules(rules("kimi-k3", "kimi"), Switches(kimi_chunk="128")).steps == (128,)
+    assert kimi_rules(rules("kimi-k3", "kimi"), Switches(kimi_chunk="128")).interval == 128
