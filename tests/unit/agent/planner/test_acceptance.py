@@ -65,7 +65,7 @@ def test_the_local_server_takes_every_planned_request(items: list[Played], ttl: 
         assert refusal(planned or item.body) is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(bodies(), st.booleans())
 def test_it_refuses_nothing_that_it_took_before(body: dict[str, Any], marked: bool) -> None:
     planner = BreakpointPlanner(PlanPolicy(complete=marked))

@@ -38,7 +38,7 @@ D = Decimal
 # ── layout ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(bodies(marked=True), bodies(marked=True), st.sampled_from([MODEL, "claude-haiku-4-5"]))
 def test_taking_over_gives_what_cutting_anew_gives(
     one: dict[str, Any], two: dict[str, Any], model: str
@@ -94,7 +94,7 @@ def test_what_is_repeated_is_neither_written_nor_digested_again(
 # ── forecast ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(sessions(), st.randoms(use_true_random=False))
 def test_a_forecast_never_promises_more_than_the_simulator_reads(
     items: list[Played], chance: random.Random
@@ -307,7 +307,7 @@ def test_what_markers_save_is_counted_against_none() -> None:
 RULE = CacheRules(seconds={"5m": 300.0, "1h": 3600.0})
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.dictionaries(st.integers(0, 12), st.sampled_from(["5m", "1h"]), max_size=4),
     st.sets(st.integers(0, 12), max_size=4),

@@ -25,7 +25,7 @@ from tests.unit.agent.planner.play import (
     unmarked,
 )
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=30, deadline=None)
 # The first write of a session at most: 1 input token more for each token, at one hour.
 RISK = Decimal("0.25")
 
