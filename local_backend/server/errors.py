@@ -57,6 +57,12 @@ class InvalidRequestError(ApiError):
         self.path = path
 
 
+class AddressError(LocalBackendError):
+    """The address to listen on is taken, or none of this machine."""
+
+    error_code = "address"
+
+
 class ClientGoneError(LocalBackendError):
     """The client closed the connection; nobody is left to answer."""
 

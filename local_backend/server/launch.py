@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
 import socket
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from local_backend.rules.deepseek import DeepSeekSettings
 from local_backend.server.app import build_app
 from local_backend.server.clock import Clock, ManualClock, SystemClock
 from local_backend.server.connection import connections
+from local_backend.server.errors import AddressError
 from local_backend.server.service import Service
 from local_backend.server.settings import Settings
 from local_backend.tokenizer.byte_level import TEMPLATE, ByteTokenizer
@@ -28,11 +32,12 @@ from local_backend.tokenizer.template import ChatTemplate
 
 if TYPE_CHECKING:
     from local_backend.engine.loop import EngineLoop
+    from local_backend.layers.operators import Operators
 
 _BACKLOG = 2048
 _GRACE_S = 5
 # Tokens of prompts in one pass, beside one of each running answer.
-_STEP_TOKENS = 448
+_STEP_TOKENS = 1024
 
 
 class Server(uvicorn.Server):
@@ -64,11 +69,46 @@ class Server(uvicorn.Server):
         self._on_ready = on_ready
 
     @override
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End in order on a signal, and count that as success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        wanted = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in wanted}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+
+def take_address(settings: Settings) -> socket.socket:
+    """The address to listen on, taken before anything takes long.
+
+    Raises:
+        AddressError: It cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((settings.host, settings.port))
+    except OSError as error:
+        found.close()
+        raise AddressError(
+            f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}",
+            "choose another one with --host and --port; port 0 is any that is free",
+        ) from None
+    return found
 
 
 def load_model(settings: Settings) -> Loaded:
@@ -77,16 +117,46 @@ def load_model(settings: Settings) -> Loaded:
     Raises:
         ModelError: It cannot be loaded.
     """
-    torch = need("torch", "running a model", TORCH)
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
+    need("torch", "running a model", TORCH)
+    operators = choose_operators(settings)
     if settings.model != TINY or settings.context_length is None:
-        return load(settings.model, settings.dtype, seed=settings.seed)
+        return load(settings.model, settings.dtype, operators=operators, seed=settings.seed)
     tiny = importlib.import_module("local_backend.models.tiny")
     shape = replace(tiny.tiny_config(settings.dtype), context_length=settings.context_length)
-    model = tiny.tiny_decoder(settings.seed, settings.dtype, config=shape)
+    model = tiny.tiny_decoder(settings.seed, settings.dtype, operators=operators, config=shape)
     tokenizer = ByteTokenizer()
     return Loaded(model, tokenizer, ChatTemplate(TEMPLATE, tokenizer))
+
+
+def choose_operators(settings: Settings) -> Operators | None:
+    """What computes the model; None for what it comes with."""
+    exact = settings.deterministic or settings.model == TINY
+    threads = importlib.import_module("local_backend.kernels.threads")
+    # The kernels compute in these two types; float64 is for comparing, not for speed.
+    has_kernels = settings.dtype in ("float32", "bfloat16") and settings.kernels
+    if has_kernels and threads.native_status().startswith("compiled"):
+        compiled = importlib.import_module("local_backend.layers.kernel_operators")
+        found: Operators = compiled.KernelOperators(exact=exact)
+        return found
+    if not exact:
+        return None
+    plain: Operators = importlib.import_module("local_backend.layers.operators").ExactOperators()
+    return plain
+
+
+def set_threads(settings: Settings) -> None:
+    """Give torch and the kernels their threads. They hold for the whole process.
+
+    The kernels have threads of their own, and those of torch would only be in their way.
+    """
+    torch = need("torch", "running a model", TORCH)
+    if not settings.kernels:
+        if settings.threads is not None:
+            torch.set_num_threads(settings.threads)
+        return
+    torch.set_num_threads(1)
+    if settings.threads is not None:
+        importlib.import_module("local_backend.kernels.threads").set_threads(settings.threads)
 
 
 def make_engine(settings: Settings, loaded: Loaded) -> EngineLoop:
@@ -107,6 +177,7 @@ def make_engine(settings: Settings, loaded: Loaded) -> EngineLoop:
         max_running=settings.max_running,
         max_waiting=settings.max_waiting,
         step_tokens=_STEP_TOKENS + settings.max_running,
+        deterministic=settings.deterministic,
         **sizes,
     )
     started: EngineLoop = loop.EngineLoop(
@@ -152,9 +223,11 @@ def run(settings: Settings, on_ready: Callable[[str], None]) -> None:
         LocalBackendError: It cannot start.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    loaded = load_model(settings)
-    engine = make_engine(settings, loaded)
-    try:
-        Server(make_service(settings, loaded, engine), on_ready).run()
-    finally:
-        engine.close()
+    with take_address(settings) as address:
+        set_threads(settings)
+        loaded = load_model(settings)
+        engine = make_engine(settings, loaded)
+        try:
+            Server(make_service(settings, loaded, engine), on_ready).run([address])
+        finally:
+            engine.close()

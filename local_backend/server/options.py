@@ -46,6 +46,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         context_length=found.context_length,
         page_size=found.page_size,
         pages=found.pages,
+        kernels=not found.no_kernels,
+        deterministic=found.deterministic,
         threads=found.threads,
         seed=found.seed,
     )
@@ -79,6 +81,12 @@ def _add_model(group: argparse._ArgumentGroup, standard: Settings) -> None:
     group.add_argument("--any-model", action="store_true", help="answer to every model name")
     group.add_argument("--context-length", type=_positive, help="most tokens of one conversation")
     group.add_argument("--seed", type=int, default=standard.seed, help="of random numbers")
+    group.add_argument("--no-kernels", action="store_true", help="compute with plain torch")
+    group.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="answers do not depend on batching or caching, to the bit",
+    )
     group.add_argument("--threads", type=_positive, help="to compute with; all cores by default")
     group.add_argument(
         "--media-tokens",

@@ -183,6 +183,7 @@ def _settings(request: MessagesRequest) -> tuple[bytes, bytes, bytes]:
         "images" if any(part.has_image for part in parts) else "",
         request.thinking or "",
         request.effort or "",
+        request.context or "",
     )
     return (b"", _digest(system), _digest(messages))
 

@@ -84,6 +84,7 @@ class MessagesRequest:
         seed: Of the random numbers; None for the server's.
         automatic: Lifetime of the marker of the request as a whole.
         thinking: The setting as sent, None where it says what is so anyway.
+        context: How the context is to be edited, as sent; it is taken note of, and not done.
         effort: How much effort; None for the ordinary.
         output_format: Schema that the answer must fit; None for free text.
         speed: ``standard`` or ``fast``.
@@ -106,6 +107,7 @@ class MessagesRequest:
     seed: int | None = None
     automatic: str | None = None
     thinking: str | None = None
+    context: str | None = None
     effort: str | None = None
     output_format: Mapping[str, Any] | None = None
     speed: str = "standard"
@@ -156,6 +158,7 @@ def parse_request(body: Any, *, counting: bool = False) -> MessagesRequest:
         seed=fields.integer("seed", 0, 2**63 - 1),
         automatic=parse_marker(fields),
         thinking=_thinking(fields, max_tokens),
+        context=_context(fields),
         effort=config[0],
         output_format=config[1],
         speed=fields.choice("speed", ("standard", "fast")) or "standard",
@@ -293,6 +296,11 @@ def _thinking(fields: Fields, max_tokens: int | None) -> str | None:
         if max_tokens is not None and budget >= max_tokens:
             raise thinking.refuse("budget_tokens", "must be less than max_tokens")
     return None if kind == "disabled" else canonical(thinking.raw)
+
+
+def _context(fields: Fields) -> str | None:
+    context = fields.child("context_management")
+    return None if context is None else canonical(context.raw)
 
 
 def _output_config(fields: Fields) -> tuple[str | None, Mapping[str, Any] | None]:

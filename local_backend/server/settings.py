@@ -44,6 +44,9 @@ class Settings:
         page_size: Tokens in a page of the KV cache; hits are whole pages where nothing follows.
             None for 1 with the little decoder, and 16 with others.
         pages: Pages of the KV cache; None for as many as the engine thinks right.
+        kernels: Whether compiled kernels compute where there are any.
+        deterministic: Whether answers must not depend, to the bit, on batching or caching. They
+            never do with the little decoder.
         threads: Threads to compute with; None for all cores.
         seed: Of weights that are drawn, and of random numbers where a request brings no seed.
     """
@@ -72,6 +75,8 @@ class Settings:
     context_length: int | None = None
     page_size: int | None = None
     pages: int | None = None
+    kernels: bool = True
+    deterministic: bool = False
     threads: int | None = None
     seed: int = 0
 
