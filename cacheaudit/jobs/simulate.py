@@ -68,12 +68,13 @@ def simulate(
     require_readable(corpus, problems)
     recorded = {call.id: call.usage for call in calls}
     facts = {} if known is None else _known(known, recorded.keys())
-    changed, refused = _edited(calls, edits)
+    base = _as_sent(calls) if edits else calls
+    changed, refused = apply_possible(edits, base)
     made = [edit for edit in edits if edit_text(edit) not in refused]
     book = PriceBook(inputs.prices)
     found = run(changed, book, switches=switches, known=facts)
     # Edits add calls and change sizes: what was billed is what was recorded.
-    billed = run(calls, book, switches=switches, known=facts).reported if edits else found.reported
+    billed = run(base, book, switches=switches, known=facts).reported if edits else found.reported
     return SimulationResult(
         calls=[_row(row, recorded.get(row.id)) for row in found.calls],
         totals=_totals(found.totals),
@@ -93,13 +94,10 @@ def simulate(
     )
 
 
-def _edited(calls: Sequence[Call], edits: Sequence[Edit]) -> tuple[Sequence[Call], dict[str, str]]:
-    """Apply what the record allows; from usage alone, to requests sketched from it."""
-    if not edits:
-        return calls, {}
-    if not any(call.prompt is not None for call in calls):
-        calls = sketched(in_order(calls))
-    return apply_possible(edits, calls)
+def _as_sent(calls: Sequence[Call]) -> Sequence[Call]:
+    """Return calls with the requests that edits change; from usage alone, sketches of them."""
+    is_told = any(call.prompt is not None for call in calls)
+    return calls if is_told else sketched(in_order(calls))
 
 
 def _commands(inputs: Inputs, switches: Switches) -> Commands:

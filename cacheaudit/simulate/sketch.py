@@ -90,6 +90,7 @@ class _Drawing:
         # Owner → places that later calls read up to, and which calls.
         self._clips: dict[int, dict[int, list[int]]] = {}
         self._delays: dict[int, float] = {}
+        self._starts: dict[int, float] = {}
 
     def add(self, index: int, call: Call, told: Told) -> None:
         """Settle what a call shares with those before it."""
@@ -108,6 +109,7 @@ class _Drawing:
             read=read,
             cached=read + (told.usage.cache_write or 0) if is_marked else told.total,
         )
+        self._settle_start(turn, mine)
         base, shared = self._base(turn, mine)
         turn.base = -1 if base is None else base.index
         turn.pieces = () if base is None else _clipped(base.pieces, shared)
@@ -116,6 +118,17 @@ class _Drawing:
         self._note(turn)
         mine.append(turn)
         self._turns.append(turn)
+
+    def _settle_start(self, turn: _Turn, mine: list[_Turn]) -> None:
+        """Where a start is an interval and all was read, take a moment at which it could be."""
+        span = turn.told.span
+        parent = mine[-1] if mine else None
+        if parent is None or span.low == span.high or not turn.read or not parent.pieces:
+            return
+        owner, _, end = parent.pieces[-1]
+        until = self._entries.get((turn.scope, owner, end), (0.0, 0.0))[0]
+        if turn.read >= min(end, turn.cached) and span.low < until - _MOMENT < turn.at:
+            turn.at = self._starts[turn.index] = until - _MOMENT
 
     def _base(self, turn: _Turn, mine: list[_Turn]) -> tuple[_Turn | None, int]:
         """Find the turn whose prompt a call goes on from, and how much of it stays."""
@@ -127,7 +140,8 @@ class _Drawing:
         reach = min(self._reach(parent, turn), turn.cached)
         rounding = 0 if turn.told.facts.machine in MARKED else _ROUNDED
         if turn.read >= reach - rounding:
-            shared = min(parent.cached, turn.cached)
+            # Of a prompt that shrank only what was read is known to be the same.
+            shared = turn.read if turn.cached < parent.cached else parent.cached
             base, most = self._beside(turn, parent, shared)
             return (base, most) if most > shared else (parent, self._cut(parent, shared, turn))
         if _is_repeated(parent, turn):
@@ -231,8 +245,10 @@ class _Drawing:
                 )
             drawn = self._draw(turn, call, prompts.get(turn.base), cuts, front, known)
             prompts[turn.index] = drawn
-            late = self._delays.get(turn.index)
-            found[turn.index] = msgspec.structs.replace(call, prompt=drawn)
+            late, start = self._delays.get(turn.index), self._starts.get(turn.index)
+            found[turn.index] = msgspec.structs.replace(
+                call, prompt=drawn, started_at=call.started_at if start is None else start
+            )
             if late is not None:
                 ended = max(late, call.ended_at or late)
                 found[turn.index] = msgspec.structs.replace(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import all_rules
-from cacheaudit.model.call import Call, Session
+from cacheaudit.model.call import Call, Session, Span
 from cacheaudit.simulate.build import in_order
 from cacheaudit.simulate.edit import EditRefused, parse_edit
 from cacheaudit.simulate.request import is_sketch
@@ -146,3 +146,20 @@ def test_with_every_prefix_kept_nothing_is_lost(session: Session) -> None:
     ]
     reads = [row.predicted.read for row in run(kept).calls if row.predicted is not None]
     assert reads == [0, *ends[:-1]]
+
+
+def test_an_interval_is_narrowed_to_what_the_read_allows() -> None:
+    session = Script().call(0, 0, 20_000).call(302, 20_000, 500).session()
+    first, second = session.calls
+    late = msgspec.structs.replace(second, started_at=None, start_span=Span(low=298, high=302))
+    drawn = sketched([first, late])
+    assert drawn[1].started_at is not None
+    assert 298 < drawn[1].started_at < 300
+    assert simulated([first, late]) == [(0, 20_000), (20_000, 500)]
+
+
+def test_what_shrank_after_a_pause_is_not_taken_to_be_the_same() -> None:
+    session = Script().call(0, 0, 60_000).call(400, 0, 35_000).session()
+    kept = run(parse_edit("ttl").apply(sketched(session.calls))).calls[1].predicted
+    assert kept is not None
+    assert (kept.read, kept.written) == (0, 35_000)
