@@ -21,7 +21,7 @@ from local_backend.server.errors import ApiError, error_response
 from local_backend.server.service import Service
 
 _OPEN = True
-_ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
+ROUTES: tuple[tuple[str, str, Handler, bool], ...] = (
     ("POST", "/v1/messages", messages.create, False),
     ("POST", "/v1/messages/count_tokens", count_tokens.count, False),
     ("POST", "/v1/chat/completions", chat_completions.create, False),
@@ -45,7 +45,7 @@ def build_app(service: Service) -> Starlette:
     return Starlette(
         routes=[
             Route(path, Endpoint(service, path, handler, is_open=is_open), methods=[method])
-            for method, path, handler, is_open in _ROUTES
+            for method, path, handler, is_open in ROUTES
         ],
         exception_handlers={HTTPException: refuse},
     )

@@ -19,7 +19,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         arguments: Without the name of the program.
         environment: Keys come from here, so that no list of processes shows them.
     """
-    found = _parser().parse_args(arguments)
+    found = make_parser().parse_args(arguments)
     keys = tuple(key.strip() for key in environment.get(KEYS, "").split(",") if key.strip())
     return Settings(
         model=found.model,
@@ -53,7 +53,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """What the command line may hold."""
     standard = Settings()
     parser = argparse.ArgumentParser(
         prog="python -m local_backend.server",
