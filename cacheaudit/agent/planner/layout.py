@@ -85,6 +85,7 @@ class Layout(msgspec.Struct, frozen=True):
         automatic: Lifetime of the caller's automatic marker, ``""`` for the default; ``None``:
             there is none.
         markers: All markers of the caller, wherever they stand.
+        weight: Bytes that it holds on to.
     """
 
     blocks: list[Block]
@@ -103,6 +104,7 @@ class Layout(msgspec.Struct, frozen=True):
     marks: tuple[OwnMark, ...]
     automatic: str | None
     markers: int
+    weight: int
 
     def index_of(self, level: str, outer: int, inner: int) -> int | None:
         """Find a block by its place."""
@@ -120,11 +122,6 @@ class Layout(msgspec.Struct, frozen=True):
             if block.outer == outer and block.inner == inner:
                 return index
         return None
-
-    @property
-    def weight(self) -> int:
-        """Bytes that it holds on to."""
-        return sum(map(len, self.messages)) + sum(map(len, self.system)) + sum(map(len, self.tools))
 
 
 class Texts(msgspec.Struct, frozen=True):
@@ -298,6 +295,7 @@ def lay_out(
         front=front,
         tool_count=len(parts["tools"]),
         seeds=seeds,
+        weight=sum(map(len, (*tools.raw, *system.raw, *messages.raw))),
         **own_marks(body, tools.marked, system.marked, messages.marked),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -10,9 +10,9 @@ import msgspec
 
 from cacheaudit.agent.planner.gaps import Odds
 
+NONE: Final = "none"
 _ONE: Final = Decimal(1)
 _PLACES: Final = Decimal("0.000001")
-NONE: Final = "none"
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -41,6 +41,7 @@ class Choice(msgspec.Struct, frozen=True):
         odds: Shares of pauses that it rests on.
         tokens: Size of the level.
         currency: ISO code of ``prices``.
+        kept: What was done: another lifetime where the session cannot afford the cheapest one.
     """
 
     ttl: str
@@ -49,6 +50,7 @@ class Choice(msgspec.Struct, frozen=True):
     odds: Odds
     tokens: int
     currency: str = "USD"
+    kept: str = NONE
 
 
 def expected(odds: Odds, rates: Rates, ttl: str) -> Decimal:
@@ -66,7 +68,13 @@ def expected(odds: Odds, rates: Rates, ttl: str) -> Decimal:
     return write + (hits * rates.read + (again - hits) * write) / never
 
 
-def choose(odds: Odds, rates: Rates, tokens: int, wanted: str = "auto") -> Choice:
+def choose(
+    odds: Odds,
+    rates: Rates,
+    tokens: int,
+    wanted: str = "auto",
+    offered: Sequence[str] = ("5m", "1h"),
+) -> Choice:
     """Choose between 5 minutes, an hour, and no marker at all.
 
     Args:
@@ -74,12 +82,13 @@ def choose(odds: Odds, rates: Rates, tokens: int, wanted: str = "auto") -> Choic
         rates: The model's rates.
         tokens: Size of the level.
         wanted: A lifetime that is set by hand; only whether to mark at all is then chosen.
+        offered: Lifetimes that there are.
     """
-    offered = [ttl for ttl in ("5m", "1h") if ttl in rates.writes]
-    if wanted in offered:
-        offered = [wanted]
-    costs = {ttl: expected(odds, rates, ttl).quantize(_PLACES) for ttl in (*offered, NONE)}
+    named = [ttl for ttl in ("5m", "1h") if ttl in rates.writes and ttl in offered]
+    if wanted in named:
+        named = [wanted]
+    costs = {ttl: expected(odds, rates, ttl).quantize(_PLACES) for ttl in (*named, NONE)}
     best = min(costs, key=lambda ttl: costs[ttl])
     unit = rates.unit
     prices = {} if unit is None else {ttl: cost * tokens * unit for ttl, cost in costs.items()}
-    return Choice(best, costs, prices, odds, tokens, rates.currency)
+    return Choice(best, costs, prices, odds, tokens, rates.currency, best)

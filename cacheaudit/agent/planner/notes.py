@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -19,6 +19,7 @@ _LEVELS: Final = {
     "history": "end of the request before",
     "tail": "end",
 }
+_NAMES: Final = {"5m": "5m", "1h": "1h", NONE: "unmarked"}
 
 
 class Notes:
@@ -49,6 +50,22 @@ class Notes:
         """Note a call that is sent as it came."""
         if reason in self.left or len(self.left) < _KINDS_KEPT:
             self.left[reason] += 1
+
+    def decided(
+        self, roles: Collection[str], choices: Mapping[str, Choice], reason: str | None
+    ) -> None:
+        """Note what was decided for a call.
+
+        Args:
+            roles: The levels that are marked.
+            choices: Lifetimes by level.
+            reason: Why nothing is marked, if so.
+        """
+        self.marked += bool(roles)
+        self.roles.update(roles)
+        self.choices.update(choices)
+        if reason is not None:
+            self.leave(reason)
 
     def changed(self, path: str, kind: str) -> None:
         """Note text at the front that differs from the request before."""
@@ -82,13 +99,14 @@ class Notes:
 
 
 def _choice(level: str, choice: Choice) -> str:
-    kept = "not marked" if choice.ttl == NONE else f"kept for {choice.ttl}"
+    kept = "not marked" if choice.kept == NONE else f"kept for {choice.kept}"
+    if choice.kept != choice.ttl:
+        kept += f" ({_NAMES[choice.ttl]} would be cheapest, and is not affordable yet)"
     if choice.prices:
         values = {t: f"{choice.currency} {price:.6f}" for t, price in choice.prices.items()}
     else:
         values = {t: f"{cost:.3f} times the input price" for t, cost in choice.expected.items()}
-    names = {"5m": "5m", "1h": "1h", NONE: "unmarked"}
-    prices = ", ".join(f"{names.get(t, t)} {text}" for t, text in values.items())
+    prices = ", ".join(f"{_NAMES[ttl]} {text}" for ttl, text in values.items())
     odds = choice.odds
     return (
         f"{_LEVELS.get(level, level)} {kept}: expected {prices}; pauses {odds.short:.0%} within 5"

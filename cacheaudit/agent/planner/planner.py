@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -14,23 +16,25 @@ from cacheaudit.agent.plan import Outgoing
 from cacheaudit.agent.planner import implicit, tools, volatile
 from cacheaudit.agent.planner.account import gain
 from cacheaudit.agent.planner.apply import Spot, marked, marker
-from cacheaudit.agent.planner.forecast import CacheRules, Forecast, forecast, keep
+from cacheaudit.agent.planner.decide import Case, Decision, decide, own_marks_of
+from cacheaudit.agent.planner.forecast import Forecast, keep
 from cacheaudit.agent.planner.gaps import Stage
 from cacheaudit.agent.planner.layout import Layout, lay_out, texts_of
-from cacheaudit.agent.planner.lifetime import NONE, Choice, Rates, choose
+from cacheaudit.agent.planner.lifetime import Rates
 from cacheaudit.agent.planner.memory import Latest, Line, Memory, SessionMemory
-from cacheaudit.agent.planner.places import Marks, with_lifetimes
 from cacheaudit.agent.planner.policy import PlanPolicy
 from cacheaudit.agent.planner.shelf import Shelf
-from cacheaudit.agent.planner.spots import FRONT, Candidate, candidates, shared_blocks
+from cacheaudit.agent.planner.spots import shared_blocks
 from cacheaudit.agent.planner.target import Target, cache_rules, rates_of, target_of
 from cacheaudit.errors import PromptError
 from cacheaudit.model.call import Call
 from cacheaudit.pricing.book import PriceBook
-from cacheaudit.providers.shape import is_chat, is_messages, is_responses
+from cacheaudit.providers.shape import is_chat, is_messages, is_responses, may_be_messages
 
 _PENDING: Final = 4096
 _OPENAI: Final = ("openai_v1", "openai_v2")
+# The bundled engine takes the same markers; other local servers pay no heed to them.
+_MARKED: Final = ("claude", "local")
 _DIAGNOSES: Final = "claude_api"
 _SECONDS: Final = {"5m": 300.0, "1h": 3600.0}
 
@@ -46,19 +50,6 @@ class _Pending(msgspec.Struct, frozen=True):
     rates: Rates
     family: str
     alone: bool
-
-
-class _Case(msgspec.Struct, frozen=True):
-    """All that is known of one request while it is planned."""
-
-    layout: Layout
-    line: Line
-    session: SessionMemory
-    rules: CacheRules
-    rates: Rates
-    scale: float
-    now: float
-    own: tuple[tuple[int, str], ...]
 
 
 class BreakpointPlanner:
@@ -83,6 +74,7 @@ class BreakpointPlanner:
         self._seeded = False
         self._scales: dict[str, tuple[int, int]] = {}
         self._routes = implicit.Routes()
+        _renew_after_fork(self)
 
     # ── before a call ────────────────────────────────────────────────────────────────────────────
 
@@ -104,7 +96,7 @@ class BreakpointPlanner:
         if self.policy.stable_tools:
             body = tools.in_order(body, session)
         machine = target.facts.machine
-        if machine == "claude" and is_messages(body):
+        if machine in _MARKED and _speaks_messages(body, request.url):
             try:
                 return self._messages(request, body, session, target)
             except PromptError:
@@ -114,7 +106,11 @@ class BreakpointPlanner:
             line = session.line(request.scope.lane or "main", (), f"openai/{target.model}")
             self._lines.put(request.logical, line)
             return implicit.plan(request, body, session, line, target, self.policy, self._routes)
-        session.notes.leave("the provider caches by itself: there is nothing to mark")
+        session.notes.leave(
+            "markers are placed in requests of the Messages API"
+            if machine == "claude"
+            else "the provider caches by itself: there is nothing to mark"
+        )
         return body
 
     def _messages(
@@ -131,85 +127,24 @@ class BreakpointPlanner:
         layout = lay_out(sent, facts, target.home, donor, texts)
         rules = cache_rules(facts)
         rates = rates_of(self._book, target, request.at, layout.sizes[-1] if layout.sizes else 0)
-        own = _own(layout, rules)
+        own = own_marks_of(layout, rules)
         self._notice(line, layout, session, request.at, target)
         if own is None:
             session.notes.leave("carries markers that the provider may refuse")
             return body
-        case = _Case(layout, line, session, rules, rates, self._scale(family), request.at, own)
-        marks, roles, found, choices = self._decide(case, body)
-        self._book_in(request, case, marks, found, family)
-        made: Mapping[str, Any] = (
-            body
-            if not roles
-            else marked(sent, [_spot(layout, index, ttl) for index, ttl in marks if index in roles])
+        case = Case(
+            layout, line, session, self._shelf, rules, rates, self._scale(family), request.at, own
         )
-        if behind and (roles or not own):
-            made = volatile.put_behind(made if roles else sent, behind)
-        session.notes.marked += bool(roles)
-        session.notes.roles.update(roles.values())
-        session.notes.choices.update(choices)
-        return self._diagnosed(made, line, target, own)
-
-    def _decide(
-        self, case: _Case, body: Mapping[str, Any]
-    ) -> tuple[Marks, dict[int, str], Forecast, dict[str, Choice]]:
-        """Choose the markers: the most useful set that the session can afford."""
-        layout, notes = case.layout, case.session.notes
-        mine = list(case.own)
-        as_is = self._play(case, mine)
-        nothing: tuple[Marks, dict[int, str], Forecast, dict[str, Choice]] = (mine, {}, as_is, {})
-        if layout.markers and not self.policy.complete:
-            notes.leave("the caller placed markers")
-            return nothing
-        slots = case.rules.most - layout.markers
-        if slots <= 0 or not layout.blocks or _is_repeated(case):
-            notes.leave("no marker is missing")
-            return nothing
-        with_tail = body.get("max_tokens") != 0 and layout.automatic is None
-        places = candidates(
-            layout, case.line, self._shelf, case.now, case.rules, case.scale, with_tail=with_tail
-        )
-        if not places:
-            notes.leave("shorter than the model caches")
-            return nothing
-        taken = {index for index, _ in case.own}
-        places = [place for place in places if place.index not in taken]
-        if not places:
-            notes.leave("no marker is missing")
-            return nothing
-        choices = self._choices(case, places)
-        wanted = {level: choice.ttl for level, choice in choices.items()}
-        if case.own and self.policy.ttl == "auto":
-            # Lifetimes are the caller's: what is added pays no premium of its own.
-            wanted = {level: ttl if ttl == NONE else "5m" for level, ttl in wanted.items()}
-            choices = {}
-        base = gain(as_is, case.rates)
-        ahead = case.session.account.balance > 0
-        for kept, ttls in _sets(places, wanted, slots, is_ahead=ahead):
-            plan = with_lifetimes(kept, case.own, ttls, case.rules)
-            if plan is None or not plan[1]:
-                continue
-            found = self._play(case, plan[0])
-            if case.session.account.allows(gain(found, case.rates) - base):
-                shown = {_shown(name): c for name, c in choices.items() if c.tokens > 0}
-                return plan[0], plan[1], found, shown
-        notes.leave("what would be written may not be read often enough to pay")
-        return nothing
-
-    def _play(self, case: _Case, marks: Marks) -> Forecast:
-        return forecast(case.layout, marks, self._shelf, case.now, case.rules, case.scale)
-
-    def _choices(self, case: _Case, places: list[Candidate]) -> dict[str, Choice]:
-        """Choose a lifetime for the front and for the conversation."""
-        gaps, sizes = case.session.gaps, case.layout.sizes
-        stage: Stage = "first" if case.line.requests <= 1 else "later"
-        front = max((sizes[p.index] for p in places if p.role in FRONT), default=0)
-        whole = max(sizes[p.index] for p in places)
-        return {
-            "front": choose(gaps.odds("front", case.now), case.rates, front, self.policy.ttl),
-            "talk": choose(gaps.odds(stage, case.now), case.rates, whole - front, self.policy.ttl),
-        }
+        made = decide(case, body, self.policy)
+        session.notes.decided(list(made.roles.values()), made.choices, made.reason)
+        self._book_in(request, case, made, family)
+        planned: Mapping[str, Any] = body
+        if made.roles:
+            ours = [(index, ttl) for index, ttl in made.marks if index in made.roles]
+            planned = marked(sent, [_spot(layout, index, ttl) for index, ttl in ours])
+        if behind and (made.roles or not own):
+            planned = volatile.put_behind(planned if made.roles else sent, behind)
+        return self._diagnosed(planned, line, target, own)
 
     def _notice(
         self, line: Line, layout: Layout, session: SessionMemory, now: float, target: Target
@@ -239,17 +174,15 @@ class BreakpointPlanner:
         line.steady_loose = 0 < loose == line.loose
         line.loose = loose
 
-    def _book_in(
-        self, request: Outgoing, case: _Case, marks: Marks, found: Forecast, family: str
-    ) -> None:
+    def _book_in(self, request: Outgoing, case: Case, made: Decision, family: str) -> None:
         """Note what is sent, as long as nothing else is known."""
-        line, layout = case.line, case.layout
-        mine = self._play(case, list(case.own))
+        line, layout, found = case.line, case.layout, made.found
+        mine = case.play(case.own)
         amount = gain(found, case.rates) - gain(mine, case.rates)
         case.session.account.book(amount, found.total)
         hit = layout.keys[found.hit] if found.hit >= 0 else None
         line.written = keep(found, layout, self._shelf, case.now, case.rules, request.logical)
-        line.layout, line.marks, line.logical = layout, tuple(marks), request.logical
+        line.layout, line.marks, line.logical = layout, tuple(made.marks), request.logical
         self._lines.put(request.logical, line)
         self._pending[request.logical] = _Pending(
             request.scope.session or "",
@@ -357,6 +290,19 @@ class BreakpointPlanner:
             return [] if found is None else list(found.notes.lines(found.account.balance))
 
 
+def _renew_after_fork(planner: BreakpointPlanner) -> None:
+    """Give a forked child a lock of its own: a thread that holds it exists in the parent alone."""
+    found = weakref.ref(planner)
+
+    def renew() -> None:
+        alive = found()
+        if alive is not None:
+            alive._lock = threading.Lock()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+
+
 def _unfit(body: Mapping[str, Any], target: Target | None) -> str | None:
     """Say why nothing can be planned, if so."""
     if body.get("thread") is not None or body.get("previous_response_id") is not None:
@@ -364,69 +310,15 @@ def _unfit(body: Mapping[str, Any], target: Target | None) -> str | None:
     return "the request names no model" if target is None else None
 
 
-def _own(layout: Layout, rules: CacheRules) -> tuple[tuple[int, str], ...] | None:
-    """Return the caller's markers by block; ``None`` where one of them cannot stand there."""
-    found: dict[int, str] = {}
-    for mark in layout.marks:
-        index = layout.index_of(mark.level, mark.outer, mark.inner)
-        if index is None or (mark.ttl or rules.default) not in rules.seconds:
-            return None
-        found[index] = mark.ttl or rules.default
-    if layout.automatic is not None:
-        ttl = layout.automatic or rules.default
-        last = next(
-            (i for i in range(len(layout.blocks) - 1, -1, -1) if layout.blocks[i].markable), None
-        )
-        if ttl not in rules.seconds:
-            return None
-        if last is not None:
-            found.setdefault(last, ttl)
-    return tuple(sorted(found.items()))
-
-
-def _is_repeated(case: _Case) -> bool:
-    """Whether the very request that was planned last comes again, with its markers."""
-    before = case.line.layout
-    if before is None or not case.layout.markers or before.keys != case.layout.keys:
-        return False
-    return {index for index, _ in case.line.marks} <= {index for index, _ in case.own}
-
-
-def _sets(
-    places: list[Candidate], wanted: Mapping[str, str], slots: int, *, is_ahead: bool
-) -> Iterator[tuple[list[Candidate], Mapping[str, str]]]:
-    """Yield what could be marked, from the most ambitious to the safest.
-
-    Where an hour is wanted and cannot be afforded, a session that is ahead takes five minutes; one
-    that is behind saves up, since a write that expires too early brings nothing.
-    """
-    shorter = "5m" if is_ahead else NONE
-    short = {level: shorter if ttl == "1h" else ttl for level, ttl in wanted.items()}
-    nothing = dict.fromkeys(wanted, NONE)
-    front = [place for place in places if place.role in FRONT or place.anchor]
-    yield _first(places, wanted, slots), wanted
-    yield _first(places, short, slots), short
-    yield _first(front, short, slots), {**short, "talk": NONE}
-    yield _first(places, nothing, slots), nothing
-
-
-def _first(places: list[Candidate], ttls: Mapping[str, str], slots: int) -> list[Candidate]:
-    """Take as many places as there is room for, leaving out what is not to be marked."""
-    fit = [
-        place
-        for place in places
-        if place.anchor or ttls["front" if place.role in FRONT else "talk"] != NONE
-    ]
-    return fit[:slots]
+def _speaks_messages(body: Mapping[str, Any], url: str) -> bool:
+    """Whether a request is one of the Messages API, by its shape or else by its address."""
+    path = url.partition("?")[0].rstrip("/")
+    return is_messages(body) or (path.endswith("/messages") and may_be_messages(body))
 
 
 def _spot(layout: Layout, index: int, ttl: str) -> Spot:
     block = layout.blocks[index]
     return Spot(block.level, block.outer, block.inner, marker(ttl))
-
-
-def _shown(level: str) -> str:
-    return "system" if level == "front" else "tail"
 
 
 def _answer(call: Call) -> str | None:

@@ -18,6 +18,7 @@ from cacheaudit.providers import facts
 from cacheaudit.providers.facts import Rules
 
 _READ: Final = Decimal("0.1")
+_SECONDS: Final = {"5m": 300.0, "1h": 3600.0}
 _WRITES: Final = {"5m": Decimal("1.25"), "1h": Decimal(2)}
 
 
@@ -65,13 +66,14 @@ def target_of(
 
 def cache_rules(found: Rules) -> CacheRules:
     """Put together what matters for placing markers; the stricter of two minima counts."""
+    seconds = found.ttl_seconds()
     minimum = max(found.integer("minimum_tokens", 1024), found.integer("platform_minimum_tokens"))
     return CacheRules(
         minimum=minimum,
         positions=found.integer("lookback_positions", 20),
         most=found.integer("most_markers", 4),
-        seconds=found.ttl_seconds() or {"5m": 300.0},
-        default=found.text("default_ttl") or "5m",
+        seconds={k: v for k, v in seconds.items() if k in _WRITES} or dict(_SECONDS),
+        default="5m",
         server_writes=found.flag("server_tool_writes"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from cacheaudit import CacheAudit
 from cacheaudit.agent.planner.planner import BreakpointPlanner
 from cacheaudit.agent.planner.policy import PlanPolicy
 from tests.unit.agent.planner.bodies import text
-from tests.unit.agent.planner.play import unmarked
+from tests.unit.agent.planner.play import outgoing, unmarked
 from tests.unit.agent.servers import (
     HTTP,
     KEY,
@@ -69,8 +70,12 @@ def test_an_unchanged_loop_over_a_real_connection_is_marked(audit: CacheAudit) -
         Reply(message(2, usage=usage(1_700, 250, 0))),
         Reply(message(3, usage=usage(1_950, 250, 0))),
     )
-    with loopback(script) as address, audit.session("work") as s:
-        loop(audit.wrap(anthropic.Anthropic(api_key=KEY, base_url=address)))
+    with (
+        loopback(script) as address,
+        audit.session("work") as s,
+        anthropic.Anthropic(api_key=KEY, base_url=address) as plain,
+    ):
+        loop(audit.wrap(plain))
     first, _, last = (json.loads(body) for body in script.sent)
     assert first["system"] == [{"type": "text", "text": ASK["system"], "cache_control": MARKER}]
     assert first["messages"][0]["content"][0]["cache_control"] == MARKER
@@ -295,3 +300,31 @@ def test_a_planner_of_ones_own_takes_its_place(tmp_path: Path) -> None:
     with CacheAudit(tmp_path / "x.db", planner=mine) as audit:
         audit.wrap(client(script)).messages.create(**ASK)
     assert b'"ttl":"1h"' in script.sent[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_child_is_not_held_up_by_a_thread_of_its_parent() -> None:
+    planner = BreakpointPlanner()
+    with planner._lock:
+        child = os.fork()
+        if child == 0:
+            made = planner.plan(outgoing(ASK))
+            os._exit(0 if made is not None else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "address", "planned"),
+    [
+        ("tiny", "http://127.0.0.1:9/v1/messages", True),
+        (MODEL, "http://127.0.0.1:9/v1/messages", True),
+        ("claude-opus-5", "https://gateway.example.org/v1/messages?beta=true", True),
+        ("tiny", "https://gateway.example.org/v1/messages", False),
+        ("deepseek-chat", "https://api.deepseek.com/anthropic/v1/messages", False),
+    ],
+)
+def test_where_markers_are_placed(model: str, address: str, planned: bool) -> None:
+    body = {**ASK, "model": model}
+    assert (BreakpointPlanner().plan(outgoing(body, url=address)) is not None) == planned
