@@ -51,13 +51,14 @@ class _Turn(msgspec.Struct):
     ttl: str | None
     read: int
     cached: int
+    is_stored: bool
     pieces: tuple[_Piece, ...] = ()
     base: int = -1
 
     @property
     def written(self) -> int:
         """Tokens up to the last marker that were not read."""
-        return self.cached - self.read
+        return self.cached - self.read if self.is_stored else 0
 
 
 def sketched(calls: Sequence[Call]) -> list[Call]:
@@ -95,7 +96,9 @@ class _Drawing:
     def add(self, index: int, call: Call, told: Told) -> None:
         """Settle what a call shares with those before it."""
         read = told.usage.cache_read or 0
-        is_marked = told.facts.machine in MARKED
+        stored = read + (told.usage.cache_write or 0)
+        if told.facts.machine not in MARKED:
+            stored = told.total
         lane = (call.session, call.lane)
         mine = self._lanes.setdefault(lane, [])
         turn = _Turn(
@@ -107,7 +110,9 @@ class _Drawing:
             readable=told.readable,
             ttl=ttl_of(told.usage) or (mine[-1].ttl if mine else None),
             read=read,
-            cached=read + (told.usage.cache_write or 0) if is_marked else told.total,
+            # What no marker stored is sent again all the same: the next prompt begins with it.
+            cached=stored or told.total,
+            is_stored=stored > 0,
         )
         self._settle_start(turn, mine)
         base, shared = self._base(turn, mine)
@@ -214,6 +219,8 @@ class _Drawing:
         facts = turn.told.facts
         seconds = facts.lifetimes.get(turn.ttl or facts.text("default_ttl") or "", _FOREVER)
         until = turn.at + seconds
+        if not turn.is_stored:
+            return
         for place in {turn.cached, turn.read}:
             found = _end(turn, place)
             if found is None:
@@ -291,7 +298,7 @@ class _Drawing:
 
     def _marked(self, turn: _Turn) -> set[int]:
         """Choose the ends to mark: the last, and those that later calls read up to next."""
-        if turn.told.facts.machine not in MARKED or not turn.cached:
+        if turn.told.facts.machine not in MARKED or not turn.is_stored:
             return set()
         needed: list[tuple[int, int]] = []
         for owner, start, end in turn.pieces if self._clips else ():

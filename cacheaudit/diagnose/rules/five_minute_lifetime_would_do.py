@@ -11,7 +11,9 @@ from cacheaudit.diagnose.survey import LaneSurvey, survey
 from cacheaudit.diagnose.wording import count
 from cacheaudit.diagnose.worth import Swap
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.ttl import Ttl
 
 # Fewer calls tell nothing of pauses.
 _AT_LEAST = 4
@@ -79,6 +81,11 @@ class FiveMinuteLifetimeWouldDo(Rule):
                 continue
             if survey_lane_has_times(ctx, lane):
                 yield _draft(lane)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return Ttl(ttl="5m")
 
 
 def survey_lane_has_times(ctx: Context, lane: LaneSurvey) -> bool:

@@ -9,7 +9,9 @@ from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import SERVER, count
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.mark import Mark
 
 # The largest documented minimum of any model: below it, no cache is expected.
 _LARGEST_MINIMUM = 4_096
@@ -75,3 +77,8 @@ class NothingCached(Rule):
                 ),
                 rivals=(SERVER,),
             )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return Mark()

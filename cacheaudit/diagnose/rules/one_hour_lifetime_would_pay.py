@@ -13,7 +13,9 @@ from cacheaudit.diagnose.survey import LaneSurvey, survey
 from cacheaudit.diagnose.wording import count
 from cacheaudit.diagnose.worth import Swap
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.ttl import Ttl
 
 _SHORT = 300
 _HOUR = 3_600
@@ -88,6 +90,11 @@ class OneHourLifetimeWouldPay(Rule):
             lane = survey(ctx).lanes[name]
             if "1h" not in lane.last_write and "5m" in lane.last_write:
                 yield _draft(lane, events)
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return Ttl()
 
 
 def _draft(lane: LaneSurvey, events: list[Event]) -> Draft:

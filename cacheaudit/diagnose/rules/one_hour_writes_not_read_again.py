@@ -10,7 +10,9 @@ from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
 from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Session
-from cacheaudit.model.finding import Fix
+from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.edit import Edit
+from cacheaudit.simulate.edits.ttl import Ttl
 
 _AT_LEAST = 20_000
 
@@ -82,3 +84,8 @@ class OneHourWritesNotReadAgain(Rule):
                 ),
                 to_check=("Whether another session read them.",),
             )
+
+    @override
+    def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
+        """See :meth:`Rule.fix_edit`."""
+        return Ttl(ttl="5m")

@@ -163,3 +163,12 @@ def test_what_shrank_after_a_pause_is_not_taken_to_be_the_same() -> None:
     kept = run(parse_edit("ttl").apply(sketched(session.calls))).calls[1].predicted
     assert kept is not None
     assert (kept.read, kept.written) == (0, 35_000)
+
+
+def test_what_was_never_marked_is_found_once_it_is() -> None:
+    script = Script().call(0, 0, 0, uncached=10_000).call(30, 0, 0, uncached=12_000)
+    calls = sketched(script.session().calls)
+    assert simulated(script.session().calls) == [(0, 0), (0, 0)]
+    rows = run(parse_edit("mark").apply(calls)).calls
+    parts = [(row.predicted.read, row.predicted.written) for row in rows if row.predicted]
+    assert parts == [(0, 10_000), (10_000, 2_000)]
