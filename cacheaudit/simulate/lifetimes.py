@@ -431,8 +431,7 @@ def _is_plain(call: Call, usage: Usage) -> bool:
     return (
         usage.write_5m is not None
         and usage.write_1h is not None
-        and usage.write_30m is None
-        and usage.write_12h is None
+        and usage.write_30m is usage.write_12h is None
         and usage.uncached_input is not None
         and usage.cache_read is not None
         and not usage.parts
