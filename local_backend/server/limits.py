@@ -52,7 +52,12 @@ async def read_json(request: Request, settings: Settings) -> Any:
     """
     body = await _read_body(request, settings)
     try:
-        return json.loads(body, parse_constant=_no_number)
+        found = json.loads(body, parse_constant=_no_number)
+        if b"\\ud" in body.lower():  # half a character can be escaped, but is no text
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError:
+        raise InvalidRequestError("", "the body has half of a surrogate pair") from None
     except (ValueError, RecursionError) as error:
         place = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise InvalidRequestError("", f"the body is not valid JSON{place}") from None

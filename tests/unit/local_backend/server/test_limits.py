@@ -51,6 +51,15 @@ def test_documents_in_documents(server: Running, depth: int) -> None:
     assert status == (200 if depth == 20 else 400), answer
 
 
+def test_half_a_character(server: Running) -> None:
+    whole = json.dumps(filled({"system": "\U0001f600"})).encode()
+    assert b"\\ud83d" in whole
+    assert server.call("/v1/messages", whole)[0] == 200
+    status, kind, message = server.refused(whole.replace(b"\\ude00", b""))
+    assert (status, kind) == (400, "invalid_request_error")
+    assert "surrogate" in message
+
+
 def test_paths_and_methods_that_do_not_exist(server: Running) -> None:
     assert server.refused(b"{}", "/v1/nothing")[:2] == (404, "not_found_error")
     status, answer, _ = server.call("/v1/messages")
