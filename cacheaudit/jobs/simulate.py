@@ -113,13 +113,17 @@ def _forced(
     if freed is None:
         return None
     paths = forced_paths(Lab(calls, book, switches), freed.calls)
-    even = paths.break_even
+    even, share = paths.break_even, freed.compliance
+    chance = None if share is None else Decimal(str(share))
     return ForcedRow(
         calls=list(paths.calls),
         forced=_text(paths.forced.input_equivalents),
         complies=_text(paths.complies.input_equivalents),
         retry=_text(paths.retry.input_equivalents),
         break_even=None if even is None else round(float(even), 6),
+        compliance=share,
+        expected=None if chance is None else _text(paths.expected(chance).input_equivalents),
+        saves=None if chance is None else _text(paths.saves(chance).input_equivalents),
     )
 
 

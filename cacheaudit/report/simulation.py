@@ -110,6 +110,9 @@ class ForcedRow(msgspec.Struct, frozen=True, kw_only=True):
         complies: Free, and the model calls the tool.
         retry: Free, it does not, and the forced request follows.
         break_even: Least share of compliance from which asking freely pays.
+        compliance: A probability that the edit names.
+        expected: What asking freely is to be expected to cost at that.
+        saves: What it then saves; may be negative.
     """
 
     calls: list[str]
@@ -117,6 +120,9 @@ class ForcedRow(msgspec.Struct, frozen=True, kw_only=True):
     complies: str | None
     retry: str | None
     break_even: float | None
+    compliance: float | None = None
+    expected: str | None = None
+    saves: str | None = None
 
 
 class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,6 +245,10 @@ def _forced(row: ForcedRow | None) -> list[str]:
         f"Forced tool: {forced} when always forced, {complies} when the model complies freely, "
         f"{retry} when it must be forced after all"
     )
+    if row.compliance is not None:
+        share = f"{row.compliance:.0%}"
+        expected, saves = fmt.equivalents(row.expected), fmt.equivalents(row.saves)
+        return [f"{said}; at {share} compliance {expected} are to be expected, {saves} saved."]
     if row.break_even is None:
         return [f"{said}."]
     return [f"{said}; asking freely pays from {fmt.ratio(row.break_even)} compliance."]

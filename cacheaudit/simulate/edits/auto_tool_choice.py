@@ -8,7 +8,9 @@ the forced request must follow after all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
 
 from cacheaudit.model.call import Call
 from cacheaudit.simulate.edit import PARAMETERS, Settings
@@ -32,6 +34,8 @@ class AutoToolChoice(Settings, frozen=True, kw_only=True):
         path: ``complies``: the model calls the tool on its own. ``retry``: it does not, and the
             forced request follows; the conversation goes on from the forced answer.
         patience: Seconds between the free request's end and the forced one, for ``retry``.
+        compliance: Probability, 0 to 1, that the model calls the tool on its own; ``simulate`` then
+            tells what is to be expected of both paths.
     """
 
     name: ClassVar[str] = "auto-tool-choice"
@@ -40,6 +44,7 @@ class AutoToolChoice(Settings, frozen=True, kw_only=True):
 
     path: Literal["complies", "retry"] = "complies"
     patience: float = 1.0
+    compliance: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Free the choice, and put forced retries behind where the path says so."""

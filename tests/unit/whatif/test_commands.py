@@ -47,6 +47,19 @@ def test_paths_of_a_forced_tool(tmp_path: Path) -> None:
     assert "9.6 % compliance" in " ".join(shown.split())
 
 
+def test_a_probability_of_compliance(tmp_path: Path) -> None:
+    edit = "auto-tool-choice:compliance=0.25"
+    result = run(tmp_path, "simulate", EXERCISE, "--json", "--edit", edit)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["forced"]
+    # A quarter of 11,730 and three of 54,090.
+    assert (found["compliance"], found["expected"]) == (0.25, "43500")
+    assert found["saves"] == str(50_025 - 43_500)
+    shown = " ".join(run(tmp_path, "simulate", EXERCISE, "--edit", edit).stdout.split())
+    assert "at 25% compliance 43,500 are to be expected, 6,525 saved" in shown
+    assert run(tmp_path, "simulate", EXERCISE, "--edit", edit[:-4] + "1.2").exit_code == 2
+
+
 def test_the_guide_describes_every_edit_and_option() -> None:
     guide = (ROOT / "docs" / "guide" / "what-if.md").read_text(encoding="utf-8")
     rows = [line for line in guide.splitlines() if line.startswith("|")]
