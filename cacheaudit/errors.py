@@ -6,6 +6,9 @@
      ├─ UsageError              a command or function was called in a way that cannot work
      ├─ ConfigError             a setting or a file of settings is wrong
      ├─ MissingExtraError       an optional part is not installed
+     ├─ OutputError             a stored output cannot be kept, found, read or searched
+     ├─ ToolError               a tool cannot be registered
+     │   └─ ToolDriftError      a request's tools are not those that its session began with
      ├─ IngestError
      │   ├─ UnknownFormatError  no source recognises the file
      │   └─ CorruptRecordError  one record cannot be read (counted, never stops a run)
@@ -52,6 +55,24 @@ class MissingExtraError(CacheAuditError):
     """An optional part is not installed."""
 
     code = "missing_extra"
+
+
+class OutputError(CacheAuditError):
+    """A stored output cannot be kept, found, read or searched."""
+
+    code = "output"
+
+
+class ToolError(CacheAuditError):
+    """A tool cannot be registered, or a session of tools cannot be opened."""
+
+    code = "tool"
+
+
+class ToolDriftError(ToolError):
+    """The tools of a request are not those that its session began with."""
+
+    code = "tool_drift"
 
 
 class IngestError(CacheAuditError):
