@@ -14,6 +14,7 @@ from local_backend.engine.api import (  # noqa: E402
     FinishReason,
     GenerationRequest,
     Piece,
+    PromptUsage,
     Sampling,
     Started,
 )
@@ -107,6 +108,31 @@ def test_the_youngest_gives_way_and_is_computed_again() -> None:
     assert answers["b"].started.usage.computed == 30
     assert (stats.prompt_tokens, stats.computed_tokens) == (60, 60)
     assert list(answers["a"].events)[-1] == answers["a"].finished
+
+
+def test_giving_way_in_the_middle_of_a_prompt() -> None:
+    """It may have back what it had, though it may hit nothing, and nobody comes before it."""
+    model = tiny_decoder()
+    a = ask("a", draw(8, 1), 40)
+    b = ask("b", draw(60, 2), 3, hit_limit=0)
+    c = ask("c", draw(8, 3), 1)
+    config = EngineConfig(page_size=4, pages=18, step_tokens=9, max_running=2)
+    driver = drive(model, config)
+    driver.engine.submit(a)
+    driver.step()
+    # b needs 15 of the 16 pages that are left. After four steps of 8 tokens a needs two more.
+    driver.engine.submit(b)
+    driver.engine.submit(c)
+    answers = driver.finish()
+    stats = driver.engine.stats()
+    assert stats.preempted == 1
+    assert list(answers) == ["a", "b", "c"]
+    assert answers["b"].started.usage == PromptUsage(prompt=60, hit=0, computed=60)
+    # a grew to 12 pages, which leaves 6 of the 8 that b had filled: 8 tokens are computed again.
+    assert stats.recomputed_tokens == 8
+    assert stats.computed_tokens == 8 + 60 + 8
+    for request in (a, b, c):
+        check_answer(model, request, answers[request.name])
 
 
 def test_who_came_first_ends_first() -> None:

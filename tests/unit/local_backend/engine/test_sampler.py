@@ -90,6 +90,12 @@ def test_greedy_takes_the_first_of_equals() -> None:
     assert choose(scores, [(Sampling(), 0), (Sampling(seed=9), 4)]) == [1, 0]
 
 
+def test_tokens_stay_until_they_have_the_mass() -> None:
+    """Four are equally likely: the first two have half of the mass, and that is enough."""
+    found = {draw(torch.zeros(4), Sampling(temperature=1.0, top_p=0.5), i) for i in range(60)}
+    assert found == {0, 1}
+
+
 @pytest.mark.parametrize("temperature", [1e-3, 1e-9, 1e-40, 5e-324])
 def test_very_cold_is_greedy(temperature: float) -> None:
     scores = torch.tensor([1e4, -1e4, 1.1e4, 1.09e4])

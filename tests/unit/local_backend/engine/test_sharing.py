@@ -106,20 +106,23 @@ def test_a_sibling_goes_on_where_its_leader_was_cancelled() -> None:
     answers = driver.finish()
     assert answers["r0"].finished.reason is FinishReason.CANCELLED
     # 64 tokens of the one that left are there; the second computes the rest, the third nothing.
+    # All that they find came after them.
     usage = answers["r1"].started.usage
-    assert (usage.hit, usage.computed) == (64, 106)
+    assert usage == PromptUsage(prompt=170, hit=64, computed=106, joined=64)
     usage = answers["r2"].started.usage
-    assert (usage.hit, usage.computed) == (160, 10)
+    assert usage == PromptUsage(prompt=170, hit=160, computed=10, joined=160)
 
 
 def test_others_overtake_who_waits_for_a_leader() -> None:
     first, second = siblings(2, 160)
     driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65))
-    for request in (first, second, ask("other", draw(5, 9), 1)):
+    for request in (first, second, ask("other", draw(200, 9), 1)):
         driver.engine.submit(request)
     driver.step()
     stats = driver.engine.stats()
     assert (stats.running, stats.waiting) == (2, 1)
+    # It still goes first as soon as it can.
+    assert list(driver.finish()) == ["r0", "r1", "other"]
 
 
 def test_who_waits_for_a_leader_keeps_room() -> None:
