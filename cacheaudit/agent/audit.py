@@ -8,36 +8,36 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
+from cacheaudit.agent.attempt import Attempt
+from cacheaudit.agent.config import load_config
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks, Mode
-from cacheaudit.agent.keep_alive.settings import KeepAlive, keep_alive_of
+from cacheaudit.agent.keep_alive.settings import KeepAlive
 from cacheaudit.agent.keep_alive.settings import Mode as KeepAliveMode
 from cacheaudit.agent.middleware import MARK, middleware
 from cacheaudit.agent.plan import Planner, new_id
 from cacheaudit.agent.recorder import Limits, Recorder, RecorderState
-from cacheaudit.agent.scope import current, enter, leave, nested
+from cacheaudit.agent.scope import current, nested
+from cacheaudit.agent.session import Outcome, SessionScope
 from cacheaudit.agent.transport import RecordingTransport
-from cacheaudit.errors import ConfigError, UsageError
+from cacheaudit.errors import UsageError
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.clock import Clock, SystemClock, iso
 
 if TYPE_CHECKING:
-    from contextvars import Token
-
+    from cacheaudit.agent.engine import LocalEngine
     from cacheaudit.agent.fan_out.send import AsyncSend, FanOutResult, Send
     from cacheaudit.agent.keep_alive.keeper import KeeperState
     from cacheaudit.agent.keep_alive.service import KeepAliveService
     from cacheaudit.agent.ledger import Ledger
     from cacheaudit.agent.maker import CallMaker
     from cacheaudit.agent.planner.policy import PlanPolicy
-    from cacheaudit.agent.scope import Scope
+    from cacheaudit.agent.telemetry import Telemetry
     from cacheaudit.store import Store
 
 _Client = TypeVar("_Client")
-Outcome = Literal["accepted", "rejected"]
-_MODES: tuple[str, ...] = get_args(Mode)
 # Requests of the store whose pauses the planner starts from.
 _STARTS = 2_000
 
@@ -48,11 +48,14 @@ class CacheAudit:
     Nothing of it can fail a call: what goes wrong inside is counted (:attr:`state`), and logged
     once.
 
+    What is not given is taken from the variables ``CACHEAUDIT_DB``, ``CACHEAUDIT_MODE`` and so on,
+    then from ``[tool.cacheaudit]`` of the nearest ``pyproject.toml``.
+
     Args:
-        db: Where calls are kept: the name of a SQLite file or an SQLAlchemy URL. Without it,
-            ``CACHEAUDIT_DB`` or the file in the user's data folder that every command reads.
-        mode: ``observe`` changes no byte of any request. ``auto`` lets a planner place cache
-            markers.
+        db: Where calls are kept: the name of a SQLite file or an SQLAlchemy URL. Without it, the
+            file in the user's data folder that every command reads.
+        mode: ``observe`` changes no byte of any request. ``auto``, the default, lets a planner
+            place cache markers.
         planner: Changes requests before they are sent, in mode ``auto``; without one, the
             built-in :class:`~cacheaudit.agent.planner.planner.BreakpointPlanner`.
         policy: What the built-in planner may do.
@@ -62,58 +65,124 @@ class CacheAudit:
         on_call: Told of every recorded call, in the writer's thread.
         keep_alive: ``"running"``, ``"idle"`` or a :class:`~keep_alive.settings.KeepAlive`: send
             requests again so that their cache entries live on. Off by default: it costs money.
+        backend: Whom :meth:`client` asks where it is not told.
+        telemetry: Send spans and metrics to OpenTelemetry; or a
+            :class:`~cacheaudit.agent.telemetry.Telemetry` of one's own. Off by default.
         clock: Where times come from.
 
     Raises:
-        ConfigError: ``mode`` is none of the two, or ``keep_alive`` makes no sense.
+        ConfigError: A setting makes no sense.
+        MissingExtraError: ``telemetry`` is asked for and OpenTelemetry is not installed.
     """
 
     def __init__(
         self,
         db: str | os.PathLike[str] | None = None,
-        mode: Mode = "auto",
+        mode: Mode | None = None,
         *,
         planner: Planner | None = None,
         policy: PlanPolicy | None = None,
-        store_text: bool = False,
+        store_text: bool | None = None,
         project: str | None = None,
         limits: Limits | None = None,
         on_call: Callable[[Call], None] | None = None,
         keep_alive: KeepAlive | KeepAliveMode | None = None,
+        backend: str | None = None,
+        telemetry: bool | Telemetry | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if mode not in _MODES:
-            raise ConfigError(f"There is no mode {mode!r}.", f"Choose {' or '.join(_MODES)}.")
-        self.mode: Mode = mode
-        self._db = None if db is None else os.fspath(db)
-        self._store_text = store_text
-        self._planner = (planner or _planner(policy)) if mode == "auto" else None
-        self._on_call = on_call
+        config = load_config(
+            {
+                "db": None if db is None else os.fspath(db),
+                "mode": mode,
+                "store_text": store_text,
+                "project": project,
+                "keep_alive": keep_alive,
+                "backend": backend,
+                "telemetry": None if telemetry is None else bool(telemetry),
+            },
+            os.environ,
+            _here(),
+        )
+        self.mode: Mode = config.mode
+        self.config = config
+        self._db = config.db
+        self._store_text = config.store_text
+        self._planner = (planner or _planner(policy)) if config.mode == "auto" else None
         self._owner = new_id()
         self._now = (clock or SystemClock()).now
         self._faults = Faults()
         self._client: weakref.ref[Any] | None = None
+        self._engine: LocalEngine | None = None
         self._refreshes: KeepAliveService | None = None
-        refreshes = keep_alive_of(keep_alive)
-        is_told = self._planner is not None or on_call is not None or refreshes.mode != "off"
+        self._watchers: list[Callable[[Attempt], None]] = []
+        self._learners: list[Callable[[Call], None]] = []
+        if self._planner is not None:
+            self._learners.append(self._planner.learn)
+        is_told = bool(on_call or self._learners or config.telemetry)
         self._recorder = Recorder(
             make=self._make,
             open_store=self._open,
             faults=self._faults,
             limits=limits,
-            learn=self._learn if is_told else None,
-            project=project,
+            learn=self._learn if is_told or config.keep_alive.mode != "off" else None,
+            project=config.project,
         )
-        if refreshes.mode != "off":
+        if config.keep_alive.mode != "off":
             from cacheaudit.agent.keep_alive.service import KeepAliveService
 
             self._refreshes = KeepAliveService(
-                refreshes, self._recorder, self._faults, self._now, self._owner
+                config.keep_alive, self._recorder, self._faults, self._now, self._owner
             )
-        watch = None if self._refreshes is None else self._refreshes.sent
+            self._watchers.append(self._refreshes.sent)
+            self._learners.append(self._refreshes.learn)
+        if config.telemetry:
+            told = _telemetry(telemetry)
+            self._watchers.append(told.sent)
+            self._learners.append(told.learn)
+        if on_call is not None:
+            self._learners.append(on_call)
+        watch = self._watch if self._watchers else None
         self._hooks = Hooks(
             self._owner, self._recorder, self._faults, self._now, self._planner, watch
         )
+
+    def client(
+        self, target: str | None = None, *, asynchronous: bool = False, **settings: Any
+    ) -> Any:
+        """Make a client whose calls are recorded.
+
+        Args:
+            target: ``anthropic``, ``claude_aws``, ``bedrock``, ``google_cloud``, ``foundry``,
+                ``openai``, ``deepseek``, ``openrouter``, the address of a server that speaks the
+                Messages API, or ``local``, which starts the bundled engine; ``None``: the
+                configured ``backend``.
+            asynchronous: Make an asynchronous client.
+            **settings: Arguments of the client.
+
+        Raises:
+            UsageError: There is no such target.
+            MissingExtraError: The SDK or the engine is not installed.
+        """
+        from cacheaudit.agent.targets import make_client
+
+        return make_client(
+            target or self.config.backend,
+            environment=os.environ,
+            wrap=self.wrap,
+            transport=self.transport,
+            local=self._local,
+            asynchronous=asynchronous,
+            **settings,
+        )
+
+    def _local(self) -> str:
+        """Start the engine where it does not run, and return its address."""
+        from cacheaudit.agent.engine import LocalEngine
+
+        if self._engine is None:
+            self._engine = LocalEngine()
+        return self._engine.address
 
     def wrap(self, client: _Client) -> _Client:
         """Return a client that is used like ``client`` and whose calls are recorded.
@@ -249,7 +318,11 @@ class CacheAudit:
         """Write everything, streams that still run as far as they came, and close the store."""
         if self._refreshes is not None:
             self._refreshes.close()
-        return self._recorder.close(timeout)
+        done = self._recorder.close(timeout)
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+        return done
 
     def __enter__(self) -> Self:
         return self
@@ -374,12 +447,31 @@ class CacheAudit:
             self._faults("seed", error)
 
     def _learn(self, call: Call) -> None:
-        if self._planner is not None:
-            self._planner.learn(call)
-        if self._refreshes is not None:
-            self._refreshes.learn(call)
-        if self._on_call is not None:
-            self._on_call(call)
+        """Tell everybody of a recorded call; one that fails keeps it from nobody else."""
+        for learner in self._learners:
+            try:
+                learner(call)
+            except Exception as error:
+                self._faults("learn", error)
+
+    def _watch(self, attempt: Attempt) -> None:
+        for watcher in self._watchers:
+            watcher(attempt)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # the folder was deleted
+        return Path.home()
+
+
+def _telemetry(given: bool | Telemetry | None) -> Telemetry:
+    if given is not None and not isinstance(given, bool):
+        return given
+    from cacheaudit.agent.telemetry import Telemetry
+
+    return Telemetry()
 
 
 def _planner(policy: PlanPolicy | None) -> Planner:
@@ -388,89 +480,10 @@ def _planner(policy: PlanPolicy | None) -> Planner:
     return BreakpointPlanner(policy)
 
 
-class SessionScope:
-    """A session, or a lane of one, while it is open; from :meth:`CacheAudit.session`.
-
-    Attributes:
-        id: The session's id.
-        lane: The lane's name; ``None`` where it is told from the content.
-    """
-
-    def __init__(
-        self, audit: CacheAudit, owner: str, scope: Scope, *, is_run: bool = False
-    ) -> None:
-        self._audit = audit
-        self._owner = owner
-        self._scope = scope
-        self._is_run = is_run
-        self._tokens: list[Token[Any]] = []
-        self.id = scope.session
-        self.lane = scope.lane
-
-    def __enter__(self) -> Self:
-        self._tokens.append(enter(self._owner, self._scope))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._tokens:
-            leave(self._tokens.pop())
-            if self._is_run and self.id is not None:
-                self._audit.settle(self.id)
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.__exit__(kind, error, trace)
-
-    def outcome(self, outcome: Outcome | None) -> bool:
-        """Say whether the result of the session's task was accepted, once its calls have ended.
-
-        Returns:
-            Whether there is a call to keep it with.
-
-        Raises:
-            UsageError: There is no such outcome.
-            StoreError: The store cannot be written.
-        """
-        return self._audit.outcome(str(self.id), outcome, self._scope.task)
-
-    def calls(self) -> tuple[Call, ...]:
-        """Return the session's calls that have ended, from the store.
-
-        Raises:
-            StoreError: The store cannot be read.
-        """
-        found = self._audit.sessions([str(self.id)])
-        return tuple(call for session in found for call in session.calls)
-
-    def report(self) -> str:
-        """Say what the session read and wrote, what that cost and what was lost to which cause.
-
-        Raises:
-            StoreError: The store cannot be read.
-        """
-        from cacheaudit.agent.summary import summary
-
-        found = self._audit.sessions([str(self.id)])
-        text = summary(str(self.id), found, self._audit.state)
-        return "\n".join([text, *self._audit.planned(str(self.id))])
-
-
 def wrap(
     client: _Client,
     db: str | os.PathLike[str] | None = None,
-    mode: Mode = "auto",
+    mode: Mode | None = None,
 ) -> _Client:
     """Return a client whose calls are recorded; short for ``CacheAudit(db, mode).wrap(client)``.
 

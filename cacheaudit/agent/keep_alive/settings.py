@@ -76,14 +76,3 @@ class KeepAlive(msgspec.Struct, frozen=True, kw_only=True):
                 f"keep_alive: no entry lives longer than refresh_after, {after:g} s.",
                 "Give fewer seconds than the lifetime, or leave it out.",
             )
-
-
-def keep_alive_of(value: KeepAlive | str | None) -> KeepAlive:
-    """Read a setting as users give it: a mode's name, or all of it.
-
-    Raises:
-        ConfigError: There is no such mode.
-    """
-    if value is None:
-        return KeepAlive()
-    return value if isinstance(value, KeepAlive) else KeepAlive(mode=value)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cacheaudit.agent.keep_alive.economy import Stakes
 from cacheaudit.agent.keep_alive.gaps import Gaps, pauses
 from cacheaudit.agent.keep_alive.policy import Situation, best_plan, decide
-from cacheaudit.agent.keep_alive.settings import KeepAlive, keep_alive_of
+from cacheaudit.agent.keep_alive.settings import KeepAlive
 from cacheaudit.errors import ConfigError
 from cacheaudit.simulate.edits.keep_alive import pings_worth
 
@@ -279,10 +279,3 @@ def test_a_decision_to_refresh_always_expects_to_save(
 def test_what_cannot_work_is_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="keep_alive"):
         KeepAlive(**settings)  # type: ignore[arg-type]
-
-
-def test_a_mode_alone_is_a_setting() -> None:
-    assert keep_alive_of("idle") == KeepAlive(mode="idle")
-    assert keep_alive_of(None).mode == "off"
-    with pytest.raises(ConfigError):
-        keep_alive_of("sometimes")
