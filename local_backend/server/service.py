@@ -106,7 +106,7 @@ class Service:
     ) -> None:
         self.settings = settings
         self.tokenizer = loaded.tokenizer
-        self.model = loaded.model.config.name
+        self.model = settings.name
         self.context_length = engine.engine.context_length
         self.engine = engine
         self.rules = rules

@@ -81,6 +81,11 @@ class Settings:
     seed: int = 0
 
     @property
+    def name(self) -> str:
+        """What clients call the model: its name, or that of its file."""
+        return self.model.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+
+    @property
     def grain(self) -> int:
         """Tokens in a page."""
         return self.page_size or (1 if self.model == TINY else PAGE)

@@ -115,6 +115,18 @@ def test_an_unknown_model(root: Path) -> None:
     assert errors.startswith("Error: no model and no file 'nobody'; models are: tiny")
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("tiny", "tiny"),
+        ("models/Some-1.5B.Q4.gguf", "Some-1.5B.Q4"),
+        ("gemma3-270m", "gemma3-270m"),
+    ],
+)
+def test_a_model_is_called_by_its_name_or_its_file(model: str, name: str) -> None:
+    assert Settings(model=model).name == name
+
+
 def test_options_become_settings() -> None:
     assert parse_options([], {}) == Settings()
     found = parse_options(
