@@ -11,12 +11,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from local_backend._lazy import TORCH, need
 from local_backend._typing import override
+from local_backend.kvcache.offload import Offload
+from local_backend.kvcache.tiers.base import Tier
+from local_backend.kvcache.tiers.disk import DiskTier
+from local_backend.kvcache.tiers.host import HostTier
+from local_backend.kvcache.tiers.stack import TierStack
 from local_backend.models.registry import TINY, Loaded, load
 from local_backend.rules import AnthropicRules, DeepSeekRules, ImplicitRules, ServiceRules
 from local_backend.rules.anthropic import AnthropicSettings
@@ -26,7 +32,7 @@ from local_backend.server.clock import Clock, ManualClock, SystemClock
 from local_backend.server.connection import connections
 from local_backend.server.errors import AddressError
 from local_backend.server.service import Service
-from local_backend.server.settings import Settings
+from local_backend.server.settings import MIB, Settings
 from local_backend.tokenizer.byte_level import TEMPLATE, ByteTokenizer
 from local_backend.tokenizer.template import ChatTemplate
 
@@ -180,11 +186,26 @@ def make_engine(settings: Settings, loaded: Loaded) -> EngineLoop:
         deterministic=settings.deterministic,
         **sizes,
     )
-    started: EngineLoop = loop.EngineLoop(
-        build.build_engine(loaded.model, loaded.tokenizer, chosen)
+    engine = build.build_engine(
+        loaded.model, loaded.tokenizer, chosen, offload=make_offload(settings)
     )
+    started: EngineLoop = loop.EngineLoop(engine)
     started.start()
     return started
+
+
+def make_offload(settings: Settings) -> Offload | None:
+    """Where pages go that leave the cache; None where they are dropped.
+
+    Raises:
+        TierError: The folder cannot be used.
+    """
+    tiers: list[Tier] = []
+    if settings.host_mib:
+        tiers.append(HostTier(settings.host_mib * MIB))
+    if settings.disk is not None:
+        tiers.append(DiskTier(Path(settings.disk), settings.disk_mib * MIB))
+    return Offload(TierStack(tiers)) if tiers else None
 
 
 def make_rules(settings: Settings) -> ServiceRules:

@@ -46,6 +46,9 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         context_length=found.context_length,
         page_size=found.page_size,
         pages=found.pages,
+        host_mib=found.host_mib,
+        disk=found.disk,
+        disk_mib=found.disk_mib,
         kernels=not found.no_kernels,
         deterministic=found.deterministic,
         threads=found.threads,
@@ -118,6 +121,11 @@ def _add_cache(group: argparse._ArgumentGroup, standard: Settings) -> None:
     )
     group.add_argument("--pages", type=_positive, help="that the KV cache has")
     group.add_argument("--page-size", type=_positive, help="tokens in a page; 1 for tiny, else 16")
+    about = "MiB of memory for pages that leave the cache"
+    group.add_argument("--host-mib", type=_natural, default=standard.host_mib, help=about)
+    group.add_argument("--disk", metavar="FOLDER", help="for such pages; they outlive the server")
+    about = "MiB that the folder may hold"
+    group.add_argument("--disk-mib", type=_positive, default=standard.disk_mib, help=about)
 
 
 def _add_limits(group: argparse._ArgumentGroup, standard: Settings) -> None:

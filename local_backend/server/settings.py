@@ -42,8 +42,11 @@ class Settings:
         context_length: Most tokens of a conversation, answer included; None for what the model is
             meant for. The little decoder can have any.
         page_size: Tokens in a page of the KV cache; hits are whole pages where nothing follows.
-            None for 1 with the little decoder, and 16 with others.
+            None for 1 with the little decoder where no page is moved elsewhere, else 16.
         pages: Pages of the KV cache; None for as many as the engine thinks right.
+        host_mib: MiB of memory for pages that left the cache; 0 for none.
+        disk: Folder for such pages, which outlive the server; None for none.
+        disk_mib: MiB that the folder may hold.
         kernels: Whether compiled kernels compute where there are any.
         deterministic: Whether answers must not depend, to the bit, on batching or caching. They
             never do with the little decoder.
@@ -75,6 +78,9 @@ class Settings:
     context_length: int | None = None
     page_size: int | None = None
     pages: int | None = None
+    host_mib: int = 0
+    disk: str | None = None
+    disk_mib: int = 4096
     kernels: bool = True
     deterministic: bool = False
     threads: int | None = None
@@ -88,4 +94,5 @@ class Settings:
     @property
     def grain(self) -> int:
         """Tokens in a page."""
-        return self.page_size or (1 if self.model == TINY else PAGE)
+        is_single = self.model == TINY and not self.host_mib and self.disk is None
+        return self.page_size or (1 if is_single else PAGE)

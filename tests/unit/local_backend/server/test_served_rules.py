@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,6 +200,29 @@ def test_implicit_rules_read_the_longest_prefix() -> None:
         assert parts(first) == (0, 0, 208)
         assert parts(again) == (151, 0, 57)
         assert again["cacheaudit"]["engine"]["hit_tokens"] == 151
+
+
+def test_pages_that_left_the_cache_come_back() -> None:
+    with running(host_mib=8, pages=70) as server:
+        asked = prefix("t" * 399)
+        cold = server.ask({**asked, "max_tokens": 20})
+        for letter in "xyz":
+            server.ask(prefix(letter * 900))
+        warm = server.ask({**asked, "max_tokens": 20})
+        assert (parts(cold), parts(warm)) == ((0, 400, 7), (400, 0, 7))
+        assert warm["cacheaudit"]["engine"]["restored_tokens"] > 0
+        assert warm["content"] == cold["content"]
+
+
+def test_pages_on_a_disk_outlive_the_server(tmp_path: Path) -> None:
+    asked, answers = {"system": "d" * 400, "max_tokens": 20}, []
+    for _ in range(2):
+        with running(disk=str(tmp_path / "pages"), rules="implicit") as server:
+            answers.append(server.ask(asked))
+    restored = [answer["cacheaudit"]["engine"]["restored_tokens"] for answer in answers]
+    assert restored == [0, 400]
+    assert [parts(answer) for answer in answers] == [(0, 0, 408), (400, 0, 8)]
+    assert answers[0]["content"] == answers[1]["content"]
 
 
 # ── the session of fourteen requests ─────────────────────────────────────────────────────────────
