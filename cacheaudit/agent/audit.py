@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.config import load_config
+from cacheaudit.agent.decisions import keep_decision
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks, Mode
 from cacheaudit.agent.keep_alive.settings import KeepAlive
@@ -414,6 +415,11 @@ class CacheAudit:
                     out.write(to_json(writer.record(call)) + "\n")
                     count += 1
         return count
+
+    def note(self, **decision: Any) -> None:
+        """Keep a decision with its prices: fields of a :class:`~store.records.Decision`."""
+        made = {"session": current(self._owner).session or "", "at": self._now(), **decision}
+        keep_decision(self._recorder, self._faults, made)
 
     def planned(self, session: str | None = None) -> list[str]:
         """Say what the planner did in a session of this program and why, line by line."""
