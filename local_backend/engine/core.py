@@ -10,18 +10,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from local_backend.engine.api import (
-    EngineStats,
-    Event,
-    Finished,
-    FinishReason,
-    GenerationRequest,
-    Piece,
-    Started,
-)
+from local_backend.engine.api import EngineStats, Event, FinishReason, GenerationRequest
 from local_backend.engine.counts import Counts
 from local_backend.engine.generation import Generation
 from local_backend.engine.intake import Intake
+from local_backend.engine.outbox import Outbox
 from local_backend.engine.passes import Outcome, Passes
 from local_backend.engine.scheduler import Scheduler, Work
 from local_backend.engine.stops import Found, StopText
@@ -67,9 +60,9 @@ class Engine:
         self._scheduler = Scheduler(manager, config)
         self._passes = Passes(model, memory, manager)
         self._live: dict[str, Generation] = {}
-        self._events: list[Event] = []
         self._order = 0
         self._counts = Counts()
+        self._outbox = Outbox(self._counts)
 
     @property
     def context_length(self) -> int:
@@ -91,7 +84,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a step would do something: requests live, or events not handed out yet."""
-        return bool(self._live or self._events)
+        return bool(self._live or self._outbox)
 
     @property
     def is_stalled(self) -> bool:
@@ -169,7 +162,7 @@ class Engine:
         """
         for generation in list(self._live.values()):
             self._end(generation, FinishReason.FAILED, error=error)
-        return self._take_events()
+        return self._outbox.take()
 
     # Steps.
 
@@ -188,11 +181,7 @@ class Engine:
         self._scheduler.admit(now)
         if works := self._scheduler.plan():
             self._run(works)
-        return self._take_events()
-
-    def _take_events(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events
+        return self._outbox.take()
 
     def _run(self, works: list[Work]) -> None:
         outcomes = self._passes.run(works)
@@ -214,42 +203,26 @@ class Engine:
         if not work.completes:
             return
         if not generation.is_started:
-            self._start(generation, now)
+            self._outbox.start(generation, now)
         if outcome.token is None:
             self._end(generation, FinishReason.LENGTH)
         else:
             self._take(generation, outcome.token)
 
-    def _start(self, generation: Generation, now: float) -> None:
-        generation.is_started = True
-        usage = generation.usage()
-        admitted = now if generation.admitted_s is None else generation.admitted_s
-        queue_s = admitted - generation.submitted_s
-        self._events.append(
-            Started(
-                name=generation.request.name,
-                usage=usage,
-                queue_s=queue_s,
-                prefill_s=now - admitted,
-            )
-        )
-        self._counts.started(usage)
-
     def _take(self, generation: Generation, token: int) -> None:
         """One more token of an answer."""
-        name = generation.request.name
         generation.output += 1
         self._counts.output_tokens += 1
         if token in self.tokenizer.stops:
-            self._events.append(Piece(name=name, token=token, text=""))
+            self._outbox.piece(generation, token, "")
             self._end(generation, FinishReason.STOP_TOKEN)
             return
         text = generation.text.feed(token)
         if isinstance(text, Found):
-            self._events.append(Piece(name=name, token=token, text=text.before))
+            self._outbox.piece(generation, token, text.before)
             self._end(generation, FinishReason.STOP_SEQUENCE, stop_sequence=text.sequence)
             return
-        self._events.append(Piece(name=name, token=token, text=text))
+        self._outbox.piece(generation, token, text)
         if generation.output >= generation.room:
             self._end(generation, FinishReason.LENGTH)
         else:
@@ -266,21 +239,7 @@ class Engine:
         """The last event of a request; its pages are given back before anyone hears of it."""
         del self._live[generation.request.name]
         self._scheduler.remove(generation)
-        rest: str | Found = "" if stop_sequence is not None else generation.text.finish()
-        if isinstance(rest, Found):
-            reason, stop_sequence = FinishReason.STOP_SEQUENCE, rest.sequence
-            rest = rest.before
-        self._counts.ended(reason)
-        self._events.append(
-            Finished(
-                name=generation.request.name,
-                reason=reason,
-                text=rest,
-                output_tokens=generation.output,
-                stop_sequence=stop_sequence,
-                error=None if error is None else f"{type(error).__name__}: {error}",
-            )
-        )
+        self._outbox.end(generation, reason, stop_sequence, error)
 
     # Books.
 
