@@ -42,11 +42,13 @@ class Line:
         churn: For tools, and for system: how often in a row they changed.
         surface: Platform, as a recorded call told it.
         shown: Text of the system blocks of the last request, as the caller gave it.
+        cuts: What surrounds the changing part of a system block, by its index.
     """
 
     __slots__ = (
         "answer",
         "churn",
+        "cuts",
         "layout",
         "logical",
         "loose",
@@ -72,6 +74,7 @@ class Line:
         self.churn = {"tools": 0, "system": 0}
         self.surface: str | None = None
         self.shown: tuple[str, ...] = ()
+        self.cuts: dict[int, Cut] = {}
 
 
 class Latest:
@@ -105,7 +108,6 @@ class SessionMemory:
         gaps: Its pauses.
         notes: What was done, for the report.
         tools: Names of tools in the order in which they were seen first.
-        cuts: What surrounds the changing part of a system block, by its index.
         route: Routing key of its requests, by the front that they share.
     """
 
@@ -115,7 +117,6 @@ class SessionMemory:
         self.gaps = Gaps(wide)
         self.notes = Notes()
         self.tools: dict[str, int] = {}
-        self.cuts: dict[int, Cut] = {}
         self.route: dict[str, str] = {}
         self._made = 0
 

@@ -15,6 +15,8 @@ from cacheaudit.providers.facts import Rules
 
 _MOVABLE: Final = frozenset({"clock", "day", "id", "counter", "git", "workspace"})
 _PLAIN: Final = frozenset({"type", "text"})
+# What is moved stays short: a whole prompt is no volatile text.
+_MOST_MOVED: Final = 4_000
 # Texts beyond that are compared for equality and not looked into: it would hold up the call.
 _LONGEST: Final = 200_000
 
@@ -47,12 +49,12 @@ def taken_out(
         found = explain(old, new)
         if found is not None:
             session.notes.changed(f"system[{index}]", found.kind)
-            _learn(session, index, old, new, found)
+            _learn(line, index, old, new, found)
     if len(before) != len(shown) and before:
         session.notes.changed("system", "number of blocks")
-    if not policy.move_volatile or not session.cuts or not _may_move(body, facts):
+    if not policy.move_volatile or not line.cuts or not _may_move(body, facts):
         return body, ""
-    return _without(body, shown, session)
+    return _without(body, shown, line, session)
 
 
 def tools_changed(before: Sequence[bytes], after: Sequence[bytes], session: SessionMemory) -> None:
@@ -88,7 +90,7 @@ def _texts(system: Any) -> tuple[str, ...]:
     return tuple(text if isinstance(text, str) else "" for text in texts)
 
 
-def _learn(session: SessionMemory, index: int, old: str, new: str, found: Variation) -> None:
+def _learn(line: Line, index: int, old: str, new: str, found: Variation) -> None:
     """Remember the steady text around a change, in whole lines."""
     if found.kind not in _MOVABLE or not found.only:
         return
@@ -96,11 +98,12 @@ def _learn(session: SessionMemory, index: int, old: str, new: str, found: Variat
     head = _shared(a, b)
     tail = _shared(a[head:][::-1], b[head:][::-1])
     cut = Cut("".join(b[:head]), "".join(b[len(b) - tail :]))
-    known = session.cuts.get(index)
+    known = line.cuts.get(index)
     if known is not None:
         # Both changes have to lie in the part that is taken out.
-        cut = Cut(_prefix(known.head, cut.head), _suffix(known.tail, cut.tail))
-    session.cuts[index] = cut
+        shorter = (min(known.head, cut.head, key=len), min(known.tail, cut.tail, key=len))
+        cut = Cut(*shorter)
+    line.cuts[index] = cut
 
 
 def _shared(a: list[str], b: list[str]) -> int:
@@ -110,14 +113,6 @@ def _shared(a: list[str], b: list[str]) -> int:
             break
         count += 1
     return count
-
-
-def _prefix(a: str, b: str) -> str:
-    return min(a, b, key=len)
-
-
-def _suffix(a: str, b: str) -> str:
-    return min(a, b, key=len)
 
 
 def _may_move(body: Mapping[str, Any], facts: Rules) -> bool:
@@ -133,23 +128,23 @@ def _may_move(body: Mapping[str, Any], facts: Rules) -> bool:
 
 
 def _without(
-    body: Mapping[str, Any], shown: tuple[str, ...], session: SessionMemory
+    body: Mapping[str, Any], shown: tuple[str, ...], line: Line, session: SessionMemory
 ) -> tuple[Mapping[str, Any], str]:
     system = body.get("system")
     blocks: list[Any] = (
         [{"type": "text", "text": system}] if isinstance(system, str) else list(system or [])
     )
     gone: list[str] = []
-    for index, cut in session.cuts.items():
+    for index, cut in line.cuts.items():
         if index >= len(shown) or not _fits(blocks[index], shown[index], cut):
             continue
         text = shown[index]
         middle = text[len(cut.head) : len(text) - len(cut.tail)]
-        if not middle.strip():
+        rest = cut.head + cut.tail
+        if not middle.strip() or len(middle) > _MOST_MOVED or not (rest.strip() or len(shown) > 1):
             continue
         gone.append(middle)
         session.notes.moved.add(f"system[{index}]")
-        rest = cut.head + cut.tail
         blocks[index] = {**blocks[index], "text": rest} if rest.strip() else None
     if not gone:
         return body, ""

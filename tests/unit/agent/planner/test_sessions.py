@@ -147,6 +147,28 @@ def test_moving_what_changes_keeps_the_rest() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [300, 9_000])
+def test_a_whole_system_prompt_is_never_moved(size: int) -> None:
+    items = loop(4)
+    for number, item in enumerate(items):
+        item.body["system"] = f"It is 10:{number:02} o'clock. " + text(size, 1)
+    play(BreakpointPlanner(PlanPolicy(move_volatile=True)), items)
+    assert all("o'clock" in str(item.sent["system"]) for item in items)
+    assert all("o'clock" not in str(item.sent["messages"]) for item in items)
+
+
+def test_a_short_block_beside_others_is_moved_whole() -> None:
+    items = loop(3)
+    for number, item in enumerate(items):
+        clock = {"type": "text", "text": f"It is 10:{number:02}."}
+        item.body["system"] = [{"type": "text", "text": text(9_000, 1)}, clock]
+    other = copy.deepcopy(items[-1])
+    other.lane, other.at = "helper", other.at + 5
+    play(BreakpointPlanner(PlanPolicy(move_volatile=True)), [*items, other])
+    assert [len(item.sent["system"]) for item in (*items, other)] == [2, 1, 1, 1, 2]
+    assert items[-1].sent["messages"][-1]["content"][-1]["text"] == "It is 10:03."
+
+
 def test_thinking_of_older_models_is_not_cut_off_by_moved_text() -> None:
     items = loop(4)
     for number, item in enumerate(items):

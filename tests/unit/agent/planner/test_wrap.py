@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from cacheaudit import CacheAudit
+from cacheaudit.agent.middleware import with_body
 from cacheaudit.agent.planner.planner import BreakpointPlanner
 from cacheaudit.agent.planner.policy import PlanPolicy
 from tests.unit.agent.planner.bodies import text
@@ -328,3 +329,11 @@ def test_a_forked_child_is_not_held_up_by_a_thread_of_its_parent() -> None:
 def test_where_markers_are_placed(model: str, address: str, planned: bool) -> None:
     body = {**ASK, "model": model}
     assert (BreakpointPlanner().plan(outgoing(body, url=address)) is not None) == planned
+
+
+def test_a_request_of_another_make_is_copied_by_the_sdk() -> None:
+    class Other:
+        def copy(self, *, body: Any) -> Any:
+            return ("copied", body)
+
+    assert with_body(Other(), {"a": 1}) == ("copied", {"a": 1})
