@@ -103,6 +103,7 @@ class SessionMemory:
     """What is remembered of one session.
 
     Attributes:
+        number: Tells it apart from every other one of this program.
         lines: Its lines of conversation, the latest last.
         account: What its markers have saved.
         gaps: Its pauses.
@@ -111,7 +112,8 @@ class SessionMemory:
         route: Routing key of its requests, by the front that they share.
     """
 
-    def __init__(self, policy: PlanPolicy, wide: Gaps) -> None:
+    def __init__(self, policy: PlanPolicy, wide: Gaps, number: int = 0) -> None:
+        self.number = number
         self.lines: OrderedDict[str, Line] = OrderedDict()
         self.account = Account(policy.risk, strict=policy.never_behind)
         self.gaps = Gaps(wide)
@@ -191,12 +193,14 @@ class Memory:
         self._limit = limit
         self._sessions: OrderedDict[str, SessionMemory] = OrderedDict()
         self.wide = Gaps()
+        self._made = 0
 
     def session(self, name: str) -> SessionMemory:
         """Return what is known of a session, making it where it is new."""
         found = self._sessions.get(name)
         if found is None:
-            found = self._sessions[name] = SessionMemory(self._policy, self.wide)
+            self._made += 1
+            found = self._sessions[name] = SessionMemory(self._policy, self.wide, self._made)
             while len(self._sessions) > self._most:
                 self._sessions.popitem(last=False)
         self._sessions.move_to_end(name)

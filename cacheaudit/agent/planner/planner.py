@@ -152,7 +152,7 @@ class BreakpointPlanner:
         """Note what this request tells of the one before it, and of the pause between them."""
         stage: Stage = "first" if line.requests == 0 else "later"
         front = layout.keys[layout.front - 1].hex() if layout.front else target.model
-        for gaps, name in ((session.gaps, ""), (self._memory.wide, f"{id(session)}")):
+        for gaps, name in ((session.gaps, ""), (self._memory.wide, str(session.number))):
             gaps.sent(f"{name}/{line.name}", stage, now)
             gaps.sent(f"front/{front}", "front", now)
         line.requests += 1

@@ -14,6 +14,7 @@ from cacheaudit.agent.planner.marks import own_marks
 from cacheaudit.agent.planner.planner import BreakpointPlanner
 from cacheaudit.agent.planner.policy import PlanPolicy
 from cacheaudit.jobs.lint import lint_body
+from cacheaudit.model.usage import Usage
 from cacheaudit.simulate.build import Refusal
 from tests.unit.agent.planner.bodies import bodies, sessions
 from tests.unit.agent.planner.play import (
@@ -162,3 +163,42 @@ def test_what_cannot_be_planned_is_sent_as_it_is(extra: dict[str, Any]) -> None:
     planner = BreakpointPlanner()
     assert planner.plan(outgoing(body)) is None
     assert any("left as sent" in line for line in planner.report("s"))
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "planned"),
+    [
+        ("claude-opus-5", 500, False),
+        ("claude-opus-5", 520, True),
+        ("claude-sonnet-4-6", 1_000, False),
+        ("claude-sonnet-4-6", 1_040, True),
+        ("claude-opus-4-7", 2_030, False),
+        ("claude-opus-4-7", 2_070, True),
+        ("claude-haiku-4-5", 4_080, False),
+        ("claude-haiku-4-5", 4_110, True),
+    ],
+)
+def test_prefixes_below_the_models_minimum_are_not_marked(
+    model: str, tokens: int, planned: bool
+) -> None:
+    """By our estimate of 3.6 bytes a token; a block has some thirty bytes besides its text."""
+    body = {
+        "model": model,
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "x" * round(tokens * 3.6 - 40)}],
+    }
+    assert (BreakpointPlanner().plan(outgoing(body)) is not None) == planned
+
+
+def test_what_was_billed_corrects_the_estimate() -> None:
+    """A text that turns out to have three times the tokens is long enough the next time."""
+    planner, item = BreakpointPlanner(), Played({}, START)
+    item.body = {
+        "model": "claude-opus-5",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "x" * 700}],
+    }
+    assert planner.plan(outgoing(item.body)) is None
+    usage = Usage(uncached_input=600, cache_read=0, write_5m=0, total_input=600, output=1)
+    planner.learn(msgspec.structs.replace(call_of(0, item, item.body), usage=usage))
+    assert planner.plan(outgoing(item.body, 1, START + 9)) is not None
