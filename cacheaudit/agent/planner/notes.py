@@ -12,6 +12,7 @@ from cacheaudit.agent.planner.lifetime import NONE, Choice
 _KINDS_KEPT: Final = 24
 _PATHS_KEPT: Final = 24
 _SHOWN: Final = 5
+_TOLD: Final = 3
 _LEVELS: Final = {
     "tools": "tools",
     "system": "system",
@@ -71,6 +72,17 @@ class Notes:
         """Note text at the front that differs from the request before."""
         if (path, kind) in self.volatile or len(self.volatile) < _PATHS_KEPT:
             self.volatile[path, kind] += 1
+
+    def is_known(self, path: str) -> bool:
+        """Count one more change at a place whose kind was told often enough.
+
+        Telling the kind takes longer than all the rest of a plan.
+        """
+        for (place, kind), count in self.volatile.items():
+            if place == path and count >= _TOLD:
+                self.volatile[place, kind] += 1
+                return True
+        return False
 
     def lines(self, balance: Decimal) -> Iterator[str]:
         """Write it down.

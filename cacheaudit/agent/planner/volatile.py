@@ -46,9 +46,12 @@ def taken_out(
     for index, (old, new) in enumerate(zip(before, shown, strict=False)):
         if old == new or max(len(old), len(new)) > _LONGEST:
             continue
+        path = f"system[{index}]"
+        if session.notes.is_known(path) and _is_covered(line, index, new, policy):
+            continue
         found = explain(old, new)
         if found is not None:
-            session.notes.changed(f"system[{index}]", found.kind)
+            session.notes.changed(path, found.kind)
             _learn(line, index, old, new, found)
     if len(before) != len(shown) and before:
         session.notes.changed("system", "number of blocks")
@@ -66,9 +69,11 @@ def tools_changed(before: Sequence[bytes], after: Sequence[bytes], session: Sess
         session.notes.changed("tools", "order")
         return
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        if old != new and max(len(old), len(new)) <= _LONGEST:
-            found = explain(old.decode(), new.decode())
-            session.notes.changed(f"tools[{index}]", "other" if found is None else found.kind)
+        path = f"tools[{index}]"
+        if old == new or max(len(old), len(new)) > _LONGEST or session.notes.is_known(path):
+            continue
+        found = explain(old.decode(), new.decode())
+        session.notes.changed(path, "other" if found is None else found.kind)
 
 
 def put_behind(body: Mapping[str, Any], text: str) -> Mapping[str, Any]:
@@ -80,6 +85,14 @@ def put_behind(body: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     last["content"] = [*blocks, {"type": "text", "text": text}]
     messages[-1] = last
     return {**body, "messages": messages}
+
+
+def _is_covered(line: Line, index: int, text: str, policy: PlanPolicy) -> bool:
+    """Whether nothing more has to be learned of a change: none moves, or what moves is known."""
+    cut = line.cuts.get(index)
+    if not policy.move_volatile:
+        return True
+    return cut is not None and text.startswith(cut.head) and text.endswith(cut.tail)
 
 
 def _texts(system: Any) -> tuple[str, ...]:

@@ -253,3 +253,23 @@ def teach(planner: BreakpointPlanner, item: Played) -> None:
     usage = Usage(uncached_input=8_500, cache_read=0, write_5m=0, total_input=8_500, output=1)
     call = call_of(900, item, body)
     planner.learn(replace(call, usage=usage))
+
+
+def test_the_kind_of_a_change_is_told_a_few_times_and_then_only_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cacheaudit.agent.planner import volatile
+
+    told: list[str] = []
+    explain = volatile.explain
+    monkeypatch.setattr(volatile, "explain", lambda a, b: (told.append(a), explain(a, b))[1])
+    items = loop(12)
+    for number, item in enumerate(items):
+        item.body["system"] = text(9_000, 1) + f"\nIt is 10:{number:02}."
+        item.body["tools"][0]["description"] = f"counts {number}"
+    planner = BreakpointPlanner()
+    play(planner, items)
+    assert len(told) == 6
+    report = "\n".join(planner.report("s"))
+    assert "system[0] changes (clock, 12 times): reported only" in report
+    assert "tools[0] changes (counter, 12 times): reported only" in report
