@@ -31,6 +31,7 @@ from local_backend.server.app import build_app
 from local_backend.server.clock import Clock, ManualClock, SystemClock
 from local_backend.server.connection import connections
 from local_backend.server.errors import AddressError
+from local_backend.server.options import KEYS
 from local_backend.server.service import Service
 from local_backend.server.settings import MIB, Settings
 from local_backend.tokenizer.byte_level import TEMPLATE, ByteTokenizer
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from local_backend.engine.loop import EngineLoop
     from local_backend.layers.operators import Operators
 
+_log = logging.getLogger(__name__)
 _BACKLOG = 2048
 _GRACE_S = 5
 # Tokens of prompts in one pass, beside one of each running answer.
@@ -244,6 +246,8 @@ def run(settings: Settings, on_ready: Callable[[str], None]) -> None:
         LocalBackendError: It cannot start.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if settings.is_exposed:
+        _log.warning("whoever reaches %s may use the model: set %s", settings.host, KEYS)
     with take_address(settings) as address:
         set_threads(settings)
         loaded = load_model(settings)

@@ -92,6 +92,12 @@ class Settings:
         return self.model.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
 
     @property
+    def is_exposed(self) -> bool:
+        """Whether others than this machine may reach it, and need no key."""
+        local = self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return not local and not self.api_keys
+
+    @property
     def grain(self) -> int:
         """Tokens in a page."""
         is_single = self.model == TINY and not self.host_mib and self.disk is None

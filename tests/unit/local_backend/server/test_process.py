@@ -127,6 +127,23 @@ def test_a_model_is_called_by_its_name_or_its_file(model: str, name: str) -> Non
     assert Settings(model=model).name == name
 
 
+@pytest.mark.parametrize(
+    ("host", "keys", "exposed"),
+    [
+        ("127.0.0.1", (), False),
+        ("::1", (), False),
+        ("localhost", (), False),
+        ("0.0.0.0", (), True),
+        ("0.0.0.0", ("k",), False),
+        ("example.com", (), True),
+    ],
+)
+def test_an_address_that_others_reach_wants_a_key(
+    host: str, keys: tuple[str, ...], exposed: bool
+) -> None:
+    assert Settings(host=host, api_keys=keys).is_exposed is exposed
+
+
 def test_options_become_settings() -> None:
     assert parse_options([], {}) == Settings()
     found = parse_options(
