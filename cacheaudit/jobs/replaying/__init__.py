@@ -1,0 +1,1 @@
+"""Replay of recorded calls against an engine: plan, requests, backend, comparison."""
