@@ -58,6 +58,11 @@ def test_equal_requests_have_equal_answers(client: anthropic.Anthropic) -> None:
     assert ask(client, max_tokens=12, extra_body={"seed": 7}).content[0].text != first
 
 
+def test_the_beta_surface(client: anthropic.Anthropic) -> None:
+    beta = client.beta.messages.create(**filled({}), betas=["cache-diagnosis-2026-04-07"])
+    assert beta.content[0].text == ask(client).content[0].text
+
+
 def test_usage_of_a_written_and_a_read_prefix(client: anthropic.Anthropic) -> None:
     system = [
         {"type": "text", "text": "s" * 400, "cache_control": {"type": "ephemeral", "ttl": "1h"}}

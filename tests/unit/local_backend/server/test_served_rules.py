@@ -202,6 +202,32 @@ def test_implicit_rules_read_the_longest_prefix() -> None:
         assert again["cacheaudit"]["engine"]["hit_tokens"] == 151
 
 
+def pictured(data: str | None, **more: Any) -> dict[str, Any]:
+    """A text, perhaps a picture, a text."""
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    middle = [{"type": "image", "source": source}] if data else []
+    content = [text("a" * 49), *middle, text("b" * 50, **more)]
+    return {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+
+
+def test_pictures_are_told_apart_by_their_digest() -> None:
+    with running(rules="implicit", media_tokens=20) as server:
+        found = [parts(server.ask(pictured(data))) for data in ("QQ==", "QQ==", "Qg==")]
+        assert found == [(0, 0, 121), (120, 0, 1), (50, 0, 71)]
+
+
+def test_the_first_picture_drops_the_messages(server: Running) -> None:
+    whole = 50 + 256 + 50
+    assert parts(server.ask(pictured("QQ==", **MARK))) == (0, whole, 1)
+    assert parts(server.ask(pictured("QQ==", **MARK))) == (whole, 0, 1)
+    body = pictured(None)
+    body["messages"][0]["content"][0] |= MARK
+    assert parts(server.ask(body)) == (0, 50, 51)
+    body = pictured("QQ==")
+    body["messages"][0]["content"][0] |= MARK
+    assert parts(server.ask(body)) == (0, 50, 256 + 51)
+
+
 def test_pages_that_left_the_cache_come_back() -> None:
     with running(host_mib=8, pages=70) as server:
         asked = prefix("t" * 399)
