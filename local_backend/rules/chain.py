@@ -35,8 +35,10 @@ def prefixes(prompt: Prompt) -> list[bytes]:
         for entered in range(level + 1, block.level + 1):
             state = fields(state, bytes([entered]), prompt.settings[entered], tag=b"rules-level")
         level = max(level, block.level)
-        kind = bytes([block.level]) + block.kind.encode()
-        state = fields(state, kind, block.digest, tag=b"rules-block")
+        kind = block.kind.encode()
+        # Only the digest at the end has no known length, so no two contents look the same.
+        framed = b"%b%c%c%b%b" % (state, block.level, len(kind), kind, block.digest)
+        state = hashlib.blake2b(framed, digest_size=SIZE).digest()
         found.append(state)
     return found
 

@@ -190,6 +190,26 @@ def drained(raw: socket.socket) -> int:
     return total
 
 
+def test_an_answer_that_takes_too_long() -> None:
+    with running(request_timeout_s=0.2) as server:
+        status, kind, message = server.refused(filled({"max_tokens": 20_000}))
+        assert (status, kind, message) == (504, "timeout_error", "the answer took too long")
+        with anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0) as client:
+            stream = client.messages.create(**filled({"max_tokens": 20_000, "stream": True}))
+            with pytest.raises(anthropic.APIStatusError, match="took too long"):
+                list(stream)
+        server.pages_are_free()
+        assert server.ask({})["type"] == "message"
+
+
+def test_pings_while_there_is_nothing_to_say() -> None:
+    with running(ping_s=0.001) as server:
+        body = filled({"max_tokens": 300, "stream": True})
+        _, answer, _ = server.call("/v1/messages", body)
+        assert answer.count("event: ping") > 1
+        assert answer.endswith('event: message_stop\ndata: {"type":"message_stop"}\n\n')
+
+
 def test_many_connections_at_once(server: Running) -> None:
     async def talk() -> list[str]:
         limits = {"base_url": server.url, "api_key": "k", "max_retries": 0}
