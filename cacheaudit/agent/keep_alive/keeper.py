@@ -245,7 +245,8 @@ class Keeper:
             found = decide(situation, self.settings, self.notes.gaps[series.phase])
         found = self._asked(msgspec.structs.replace(found, session=lane[0], lane=lane[1]))
         with self._lock:
-            if not series.is_live:
+            body, flight = series.replay, series.flight
+            if not series.is_live or body is None or flight.sender is None:
                 return
             self.notes.decided(found, situation, series.call, now)
             if found.action == "stop":
@@ -255,7 +256,13 @@ class Keeper:
             series.busy = True
             series.refreshes += 1
             self.notes.sent += 1
-        self._start(lambda: self._refresh(lane, series, known))
+        send = flight.sender.send
+        scope = Scope(*lane, series.call.task, "keep_alive")
+        self._start(
+            lambda: self._refresh(
+                lane, series, known, lambda: send(flight.url, body, flight.headers, scope)
+            )
+        )
 
     def _asked(self, found: Decision) -> Decision:
         """Let the user's hook have the last word on a refresh."""
@@ -317,18 +324,14 @@ class Keeper:
             ]
         return any(same_line(mine.body, other.body) for other in others)
 
-    def _refresh(self, lane: Lane, series: Series, known: Stakes) -> None:
+    def _refresh(self, lane: Lane, series: Series, known: Stakes, send: Callable[[], Any]) -> None:
         """Send one refresh, and look at what came back."""
         started = self._now()
         usage: Usage | None = None
         reason = "failed"
         try:
-            body, flight = series.replay, series.flight
-            if body is not None:
-                scope = Scope(*lane, series.call.task, "keep_alive")
-                answer = flight.sender.send(flight.url, body, flight.headers, scope)
-                usage = _usage(answer)
-                reason = verify(usage)
+            usage = _usage(send())
+            reason = verify(usage)
         except Exception as error:
             self._faults("refresh", error)
         with self._lock:

@@ -26,7 +26,7 @@ class Flight(msgspec.Struct, frozen=True):
         body: Bytes that were sent.
         url: Where they went.
         headers: Headers that take part in the cache key.
-        sender: What can send it again.
+        sender: What can send it again; ``None`` where nobody will.
         started_at: Request start.
     """
 
@@ -35,7 +35,7 @@ class Flight(msgspec.Struct, frozen=True):
     body: bytes
     url: str
     headers: Mapping[str, str]
-    sender: Sender
+    sender: Sender | None
     started_at: float
 
 
@@ -97,6 +97,8 @@ class Series:
         """Send no more."""
         self.due_at = None
         self.replay = None
+        # Neither the body nor the client is needed any more; both may be large.
+        self.flight = msgspec.structs.replace(self.flight, body=b"", sender=None)
 
 
 def phase_of(call: Call) -> Phase:

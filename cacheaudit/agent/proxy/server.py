@@ -170,6 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
             # A page in a browser that calls itself by another name must not use this proxy.
             self._refuse(403, "permission_error", "this proxy serves clients of its machine only")
             return
+        if not self.path.startswith("/"):
+            why = "this is no proxy for HTTP_PROXY; give its address as the API's base URL"
+            self._refuse(400, "invalid_request_error", why)
+            return
         if self.headers.get("upgrade"):
             self._refuse(501, "api_error", "this proxy passes on HTTP only; use it without upgrade")
             return

@@ -261,6 +261,15 @@ def test_damaged_chunks(audit: CacheAudit, line: bytes) -> None:
     assert script.sent == []
 
 
+def test_it_is_no_general_proxy(audit: CacheAudit) -> None:
+    script = Script()
+    with world(audit, script) as address:
+        status, _, body = raw(address, None, "GET", "http://example.com/x", {"host": "127.0.0.1"})
+    assert status == 400
+    assert b"base URL" in body
+    assert script.sent == []
+
+
 def test_other_methods_and_queries(audit: CacheAudit) -> None:
     script = Script(Reply({"a": 1}), Reply(b"", 204))
     with world(audit, script) as address:
