@@ -44,6 +44,13 @@ GATE_FAILED = 1
 @click.option(
     "--quick", is_flag=True, help="Calls, tokens and cost only: no rule is run, no cache simulated."
 )
+@click.option(
+    "--replayed",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    help="Result of `cacheaudit replay --json`; a loss that it reproduced has it as evidence. May "
+    "be repeated.",
+)
 @switch_option
 @click.option("-v", "--verbose", is_flag=True, help="Every finding in full, every session.")
 @output_options()
@@ -61,6 +68,7 @@ def command(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     quick: bool,
+    replayed: tuple[Path, ...],
     switches: tuple[str, ...],
     verbose: bool,
     as_json: bool,
@@ -108,6 +116,7 @@ def command(
         switches=Switches.of_texts(switches),
         selection=parse_selection(select, ignore),
         quick=quick,
+        replayed=replayed,
     )
     with progress(quiet=quiet) as show:
         result = audit(inputs, show, show_text=show_text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -105,6 +105,7 @@ class _Work:
         self._rules = None if chosen.is_everything else chosen.rules()
         if inputs.quick:
             self._rules = ()
+        self._confirm = _confirmation(inputs)
         self._cross = CrossState()
         self._tools = ToolDirectory()
         self._recorded = Recorded()
@@ -254,7 +255,7 @@ class _Work:
         if self._rules is not None:
             ran = {rule.id for rule in self._rules}
             across = tuple(finding for finding in across if finding.rule in ran)
-        self._findings.extend(across)
+        self._findings = [self._confirm(found) for found in (*self._findings, *across)]
         totals = merged(buckets.values()).totals()
         if self._undated:
             quality.append(undated(self._undated))
@@ -292,6 +293,15 @@ class _Work:
             return (finding.kind != "loss", -money, -finding.tokens_lost, finding.id)
 
         return sorted(self._findings, key=rank)
+
+
+def _confirmation(inputs: Inputs) -> Callable[[Finding], Finding]:
+    """Read the replays that count as evidence, if there are any."""
+    if not inputs.replayed:
+        return lambda finding: finding
+    from cacheaudit.jobs.replaying.evidence import Replays
+
+    return Replays(inputs.replayed).confirm
 
 
 def _groups(items: Iterable[tuple[_Key, Bucket]], part: int) -> list[Group]:

@@ -32,7 +32,9 @@ class Commands:
         shown = ["--show-text"] if show_text else []
         chosen = self._inputs.selection.words()
         quick = ["--quick"] if self._inputs.quick else []
-        return self._line("audit", [*self._period(), *self._switches(), *chosen, *quick, *shown])
+        files = [word for file in self._inputs.replayed for word in ("--replayed", str(file))]
+        options = [*self._period(), *self._switches(), *chosen, *quick, *files, *shown]
+        return self._line("audit", options)
 
     def backtest(self, policy: str) -> str:
         """Try a lifetime setting on the inputs."""

@@ -32,6 +32,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
         until: Calls from this moment on are left out.
         db: SQLAlchemy URL of a store to read instead of files.
         switches: Disputed rules of providers, where a job simulates.
+        replayed: Results of replays that count as evidence.
         selection: Rules to run, where a job diagnoses.
         quick: Nothing is diagnosed and nothing simulated.
     """
@@ -44,6 +45,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
     db: str | None = None
     switches: Switches = Switches()
+    replayed: tuple[Path, ...] = ()
     selection: Selection = Selection()
     quick: bool = False
 
