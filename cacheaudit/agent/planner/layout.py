@@ -76,6 +76,7 @@ class Layout(msgspec.Struct, frozen=True):
         messages: Each message likewise.
         said: The messages as they were given.
         marked: Indices of messages in which the name of the marker occurs.
+        given: Tools and system prompt as they were given.
         roles: Role of each message.
         ends: Number of blocks up to the end of each message.
         front: Number of blocks before the messages.
@@ -96,6 +97,7 @@ class Layout(msgspec.Struct, frozen=True):
     messages: list[bytes]
     said: list[Any]
     marked: list[int]
+    given: tuple[Texts, Texts]
     roles: list[str]
     ends: list[int]
     front: int
@@ -202,23 +204,34 @@ def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     return next(index for index in range(count) if one[index] != other[index])
 
 
+def _front_texts(items: Any, before: Texts | None) -> Texts:
+    """Write each tool or system block as JSON without markers, unless all were written before."""
+    if isinstance(items, str):
+        items = [{"type": "text", "text": items}] if items else []
+    if not isinstance(items, list):
+        items = []
+    count = len(items)
+    if before is not None and count == len(before.items) == _repeated(items, before.items):
+        return before
+    plain = list(map(encode, items))
+    marked = [index for index, text in enumerate(plain) if _TOKEN in text]
+    for index in marked:
+        plain[index] = encode(bare(items[index]))
+    return Texts(items, plain, marked)
+
+
 class _Pieces:
     """The parts of a level, each as JSON without markers; and how many of them are known."""
 
-    def __init__(self, items: Any, known: list[bytes], texts: Texts | None = None) -> None:
-        if isinstance(items, str):
-            items = [{"type": "text", "text": items}] if items else []
-        self.items: list[Any] = items if isinstance(items, list) else []
-        self.raw = list(map(encode, self.items)) if texts is None else list(texts.plain)
-        if texts is None:
-            found = [index for index, text in enumerate(self.raw) if _TOKEN in text]
-            for index in found:
-                self.raw[index] = encode(bare(self.items[index]))
-        else:
-            found = texts.marked
-        self.marked = [(index, self.items[index]) for index in found]
-        self.same = count = common(self.raw, known)
-        self.raw[:count] = known[:count]  # one copy of what both hold
+    def __init__(self, texts: Texts, known: list[bytes]) -> None:
+        self.texts = texts
+        self.items = texts.items
+        self.marked = [(index, texts.items[index]) for index in texts.marked]
+        self.same = count = common(texts.plain, known)
+        # One copy of what both hold.
+        self.raw = known if count == len(texts.plain) == len(known) else [*known[:count]]
+        if self.raw is not known:
+            self.raw += texts.plain[count:]
 
     def new(self) -> list[Any]:
         """Return the parts behind those that are known, without markers."""
@@ -251,10 +264,13 @@ def lay_out(
     """
     if facts.text("thinking_retention") == "last_turn":
         previous = None  # thinking leaves the prompt as the conversation goes on
-    tools = _Pieces(body.get("tools"), previous.tools if previous else [])
-    system = _Pieces(body.get("system"), previous.system if previous else [])
+    before = previous.given if previous else (None, None)
+    tools = _Pieces(_front_texts(body.get("tools"), before[0]), previous.tools if previous else [])
+    system = _Pieces(
+        _front_texts(body.get("system"), before[1]), previous.system if previous else []
+    )
     texts = texts_of(body) if texts is None else texts
-    messages = _Pieces(body.get("messages"), previous.messages if previous else [], texts)
+    messages = _Pieces(texts, previous.messages if previous else [])
     part: dict[str, Any] = {name: body[name] for name in body if name not in _BULK}
     same_tools = previous is not None and tools.raw == previous.tools
     same_system = previous is not None and system.raw == previous.system
@@ -287,6 +303,7 @@ def lay_out(
         messages=messages.raw,
         said=messages.items,
         marked=texts.marked,
+        given=(tools.texts, system.texts),
         roles=[
             *(previous.roles[: messages.same] if previous else ()),
             *map(_role, messages.items[messages.same :]),
@@ -414,7 +431,9 @@ def _ends(
     ends: list[int] = []
     if previous is not None and same:
         shift = front - previous.front
-        ends = [end + shift for end in previous.ends[:same]]
+        ends = previous.ends[:same]
+        if shift:
+            ends = [end + shift for end in ends]
     index = ends[-1] if ends else front
     for message in range(same if ends else 0, messages):
         while index < len(blocks) and blocks[index].outer == message:

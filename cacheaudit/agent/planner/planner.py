@@ -177,8 +177,9 @@ class BreakpointPlanner:
     def _book_in(self, request: Outgoing, case: Case, made: Decision, family: str) -> None:
         """Note what is sent, as long as nothing else is known."""
         line, layout, found = case.line, case.layout, made.found
-        mine = case.play(case.own)
-        amount = gain(found, case.rates) - gain(mine, case.rates)
+        amount = gain(found, case.rates)
+        if case.own:
+            amount -= gain(case.play(case.own), case.rates)
         case.session.account.book(amount, found.total)
         hit = layout.keys[found.hit] if found.hit >= 0 else None
         line.written = keep(found, layout, self._shelf, case.now, case.rules, request.logical)
