@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import signal
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
-_GRACE_S = 5
+# Seconds that answers may go on after the signal that ends the server.
+_GRACE_S = 2
 # Tokens of prompts in one pass, beside one of each running answer.
 _STEP_TOKENS = 1024
 
@@ -70,11 +72,12 @@ class Server(uvicorn.Server):
                 access_log=False,
                 backlog=_BACKLOG,
                 timeout_keep_alive=60,
-                timeout_graceful_shutdown=_GRACE_S,
+                timeout_graceful_shutdown=3 * _GRACE_S,
                 server_header=False,
             )
         )
         self._on_ready = on_ready
+        self._engine = service.engine
 
     @override
     @contextmanager
@@ -97,6 +100,17 @@ class Server(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let answers end for a while; then the engine ends them, and clients are told."""
+        ending = asyncio.ensure_future(self._end_answers())
+        await super().shutdown(sockets)
+        ending.cancel()
+
+    async def _end_answers(self) -> None:
+        await asyncio.sleep(_GRACE_S)
+        await asyncio.to_thread(self._engine.close)
 
 
 def take_address(settings: Settings) -> socket.socket:

@@ -65,6 +65,22 @@ def test_one_line_with_the_address_and_an_end_in_order(command: list[str], root:
         assert (process.returncode, out, errors) == (0, "", "")
 
 
+def test_answers_are_given_up_when_it_has_to_end(root: Path) -> None:
+    with started(MODULE, root, "--pages", "60000") as (process, address):
+        client = anthropic.Anthropic(base_url=address, api_key="k", max_retries=0)
+        with (
+            client,
+            client.messages.create(**filled({"max_tokens": 50_000, "stream": True})) as stream,
+        ):
+            events = iter(stream)
+            assert next(events).type == "message_start"
+            process.send_signal(signal.SIGTERM)
+            with pytest.raises(anthropic.APIStatusError, match="the answer was given up"):
+                list(events)
+        out, errors = process.communicate(timeout=60)
+        assert (process.returncode, out, errors) == (0, "", "")
+
+
 def test_killed_in_an_answer_and_started_again_on_the_same_port(root: Path) -> None:
     with started(MODULE, root) as (process, address):
         client = anthropic.Anthropic(base_url=address, api_key="k", max_retries=0)
