@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import mmap
+import sys
 from typing import TYPE_CHECKING
-
-from local_backend.kernels.cpu import _native
 
 if TYPE_CHECKING:
     import torch
@@ -15,18 +15,26 @@ _LARGE = 2 << 20
 
 
 def empty_pages(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return a CPU tensor without content, in large pages of the system where it grants them.
+    """Return a CPU tensor of zeros, in large pages of the system where it grants them.
 
-    A decode step jumps between pages of the cache; with small pages of the system it spends part of
-    its time on looking up where they are.
+    Fresh pages of the system are zeros already, so nothing is written and no memory is taken before
+    a page is first used. A decode step jumps between pages of the cache; with small pages of the
+    system it spends part of its time on looking up where they are.
 
     Args:
         shape: For example [pages, 2, page_size, kv_heads, head_dim], keys and values together.
         dtype: Type of the elements.
     """
-    found = aligned_bytes(math.prod(shape) * dtype.itemsize, alignment=_LARGE)
-    _native.native().ask_for_large_pages(found.data_ptr(), found.numel())
-    return found.view(dtype).view(shape)
+    import torch
+
+    size = math.prod(shape) * dtype.itemsize
+    if sys.platform == "win32" or not size:
+        return torch.zeros(shape, dtype=dtype)
+    room = mmap.mmap(-1, size + _LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        room.madvise(mmap.MADV_HUGEPAGE)  # before the first use
+    found = torch.frombuffer(room, dtype=torch.uint8)
+    return found[-found.data_ptr() % _LARGE :][:size].view(dtype).view(shape)
 
 
 def aligned_bytes(size: int, alignment: int = _LINE) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from local_backend.errors import UnsupportedSpecError
+from local_backend.kernels.functional import empty_pages
 from local_backend.kvcache.specs import FullKV, GroupSpec, LayerSpec, SharedKV, WindowKV
 
 
@@ -129,7 +130,13 @@ def _allocate(
     value_dim = getattr(spec, "value_dim", None) or spec.head_dim
     # Zeros, so that a page is never read with what the process had there before.
     key, value = (
-        torch.zeros((pages + 1, group.page_size, spec.kv_heads, dim), dtype=dtype, device=device)
+        _zeros((pages + 1, group.page_size, spec.kv_heads, dim), dtype, device)
         for dim in (spec.head_dim, value_dim)
     )
     return LayerPages(key, value, index)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    if torch.device(device).type == "cpu":
+        return empty_pages(shape, dtype)
+    return torch.zeros(shape, dtype=dtype, device=device)

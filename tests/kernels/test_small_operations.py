@@ -127,9 +127,15 @@ def test_the_reference_checks_indices_too(name: str) -> None:
         choice.function(*arguments[name])
 
 
-def test_pages_without_content_have_the_shape_and_type_asked_for() -> None:
-    for shape, dtype in (((3, 2, 16, 3, 64), torch.bfloat16), ((0, 4), torch.float32)):
+def test_empty_pages_are_zeros_of_the_shape_and_type_asked_for() -> None:
+    torch.full((400, 2, 16, 3, 64), torch.nan).clone()  # what the process had there before
+    for shape, dtype in (
+        ((3, 2, 16, 3, 64), torch.bfloat16),
+        ((400, 2, 16, 3, 64), torch.float32),
+        ((0, 4), torch.float32),
+    ):
         pages = empty_pages(shape, dtype)
+        assert not pages.count_nonzero()
         assert (pages.shape, pages.dtype, pages.is_contiguous()) == (shape, dtype, True)
         assert pages.data_ptr() % (2 << 20) == 0 or not pages.numel()
         pages.fill_(1)
