@@ -20,7 +20,7 @@ from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.keep_alive.economy import Ineligible, Stakes, stakes
 from cacheaudit.agent.keep_alive.notes import Notes
 from cacheaudit.agent.keep_alive.policy import Decision, decide
-from cacheaudit.agent.keep_alive.replay import replay
+from cacheaudit.agent.keep_alive.replay import replay, replay_url
 from cacheaudit.agent.keep_alive.sender import Sender
 from cacheaudit.agent.keep_alive.series import NOT_REAL, Flight, Series, phase_of, same_line
 from cacheaudit.agent.keep_alive.settings import KeepAlive
@@ -121,7 +121,7 @@ class Keeper:
             attempt.key,
             scope.session,
             body,
-            str(attempt.url),
+            replay_url(str(attempt.url)),
             headers,
             sender,
             attempt.started_at,
@@ -299,7 +299,7 @@ class Keeper:
             return Ineligible("body_unreadable")
         if not isinstance(body, dict):
             return Ineligible("body_unreadable")
-        made = replay(body)
+        made = replay(body, series.call.surface)
         if isinstance(made, Ineligible):
             return made
         series.replay = made.body

@@ -25,14 +25,15 @@ class Replay(msgspec.Struct, frozen=True):
     output_tokens: int
 
 
-def replay(body: Mapping[str, Any]) -> Replay | Ineligible:
+def replay(body: Mapping[str, Any], surface: str | None = "claude_api") -> Replay | Ineligible:
     """Turn the body of a Messages request into its refresh.
 
     Only the output limit changes, and streaming is left off: neither is part of the cache key. The
-    limit is 0 where the provider takes that, else 1.
+    limit is 0 where the provider is known to take that, else 1.
 
     Args:
         body: What was sent; it is not changed.
+        surface: Platform that it was sent to.
     """
     if not isinstance(body.get("messages"), list) or "max_tokens" not in body:
         return Ineligible("other_api")
@@ -43,13 +44,29 @@ def replay(body: Mapping[str, Any]) -> Replay | Ineligible:
     if isinstance(thinking, Mapping) and thinking.get("type") == "enabled":
         # Its budget must stay below the output limit, so the limit cannot be lowered.
         return Ineligible("thinking_budget")
-    limit = 1 if _refuses_zero(body) else 0
+    limit = 0 if surface in _TAKES_ZERO and not _refuses_zero(body) else 1
     kept = {name: value for name, value in body.items() if name not in _LEFT_OUT}
     return Replay({**kept, "max_tokens": limit}, limit)
 
 
+# Documented for the maker's own API and what runs it; nothing is said of other platforms.
+_TAKES_ZERO: Final = frozenset({"claude_api", "claude_aws", "foundry", "local"})
 # Streaming is refused with a limit of 0; diagnostics would compare the conversation with a refresh.
 _LEFT_OUT: Final = frozenset({"stream", "diagnostics"})
+
+
+def replay_url(url: str) -> str:
+    """Return the address that does the same without streaming, where streaming has its own."""
+    for streamed, whole in _STREAMED:
+        if url.endswith(streamed):
+            return url.removesuffix(streamed) + whole
+    return url
+
+
+_STREAMED: Final = (
+    ("/invoke-with-response-stream", "/invoke"),
+    (":streamRawPredict", ":rawPredict"),
+)
 
 
 def _refuses_zero(body: Mapping[str, Any]) -> bool:

@@ -131,7 +131,7 @@ def test_keep_alive_bridges_a_pause(tmp_path: Path, mode: Any) -> None:
         assert audit.keep_alive.verified == 1
         assert found is not None
         # One read for one write, at 5 dollars a million; what stands behind the marker is paid
-        # twice.
-        fresh = first.usage.input_tokens
+        # twice, and so is one token of output (25 dollars), since nobody said that 0 is taken.
+        fresh = first.usage.input_tokens + 5
         assert found.gain == (written * Decimal("1.05") - fresh) * Decimal("0.000005")
         assert audit.keep_alive.spent == (written * Decimal("0.1") + fresh) * Decimal("0.000005")
