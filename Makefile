@@ -59,7 +59,7 @@ $(VENV)/.base: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.test: $(VENV)/.base
 	@$(PIP) "pip>=25.1"
-	@$(PIP) --editable '.[anthropic,httpx,postgres,tokens,zstd]' --group lint --group test
+	@$(PIP) --editable '.[anthropic,codemode,httpx,mcp,postgres,tokens,tools,zstd]' --group lint --group test
 	@touch $@
 
 clean:

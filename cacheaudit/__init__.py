@@ -7,12 +7,32 @@ from typing import Any
 
 from cacheaudit._version import __version__
 
-__all__ = ["CacheAudit", "CacheAuditError", "Inputs", "__version__", "audit", "usage", "wrap"]
+__all__ = [
+    "CacheAudit",
+    "CacheAuditError",
+    "CodeLimits",
+    "Inputs",
+    "OutputBudget",
+    "OutputFilter",
+    "OutputStore",
+    "ToolDirectory",
+    "ToolOutput",
+    "__version__",
+    "audit",
+    "usage",
+    "wrap",
+]
 
 _HOMES = {
     "CacheAudit": "cacheaudit.agent.audit",
     "CacheAuditError": "cacheaudit.errors",
+    "CodeLimits": "cacheaudit.agent.codemode.settings",
     "Inputs": "cacheaudit.jobs.inputs",
+    "OutputBudget": "cacheaudit.agent.outputs.filter",
+    "OutputFilter": "cacheaudit.agent.outputs.filter",
+    "OutputStore": "cacheaudit.agent.outputs.store",
+    "ToolDirectory": "cacheaudit.agent.tools.directory",
+    "ToolOutput": "cacheaudit.agent.tools.tool",
     "audit": "cacheaudit.jobs.audit",
     "usage": "cacheaudit.jobs.usage",
     "wrap": "cacheaudit.agent.audit",
