@@ -66,6 +66,7 @@ def compare(
         )
     settings = Settings(seed=seed, resamples=resamples)
     rows = outcomes(pairs.pairs, settings)
+    groups = factors(mine, theirs)
     return CompareResult(
         tool=Tool(__version__, rules_version(), book.as_of),
         before=_side(mine),
@@ -83,8 +84,8 @@ def compare(
         bootstrap=Bootstrap(
             "paired, percentile", resamples_for(len(pairs.pairs), resamples), seed, LEVEL
         ),
-        coverage=coverage(rows),
-        factors=factors(mine, theirs),
+        coverage=coverage(rows, groups),
+        factors=groups,
     )
 
 

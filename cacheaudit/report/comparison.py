@@ -15,7 +15,7 @@ from cacheaudit.report.result import Tool
 COMPARE_SCHEMA = "cacheaudit.compare/1"
 
 Outcome = Literal["pass_rate", "cost", "time", "cache_use"]
-Unit = Literal["share", "money", "seconds", "tokens", "equivalents"]
+Unit = Literal["share", "money", "seconds", "tokens", "equivalents", "tokens_per_second"]
 Conclusion = Literal["better", "worse", "higher", "lower", "no_difference_shown", "not_concluded"]
 State = Literal["measured", "estimated", "not_measurable"]
 Value = str | float | int | None
@@ -131,12 +131,26 @@ class Warning_(msgspec.Struct, frozen=True):  # noqa: N801 - ``Warning`` is Pyth
     text: str
 
 
-class CoverageRow(msgspec.Struct, frozen=True):
-    """One of the eight outcomes, or of the seven groups of factors, and what is known of it."""
+class CoverageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the eight outcomes, or of the seven groups of factors, and what is known of it.
 
+    Attributes:
+        group: ``outcome`` or ``factor``.
+        name: Which one.
+        state: Measured, estimated from what was measured, or not measurable here.
+        text: How, or why not.
+        before: What is known of the side before; empty where nothing is.
+        after: Likewise of the side after.
+        same: Of a factor: whether both sides are the same in it, as far as is known.
+    """
+
+    group: Literal["outcome", "factor"]
     name: str
     state: State
     text: str
+    before: str = ""
+    after: str = ""
+    same: bool | None = None
 
 
 class FactorRow(msgspec.Struct, frozen=True):

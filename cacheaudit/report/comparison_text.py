@@ -12,11 +12,13 @@ from cacheaudit.report import format as fmt
 from cacheaudit.report.comparison import CompareResult
 from cacheaudit.report.comparison_words import (
     CONCLUSIONS,
+    COVERAGE_HEADS,
+    COVERAGE_TITLE,
     HEADS,
     OUTCOMES,
-    STATES,
     TASK_HEADS,
     cells,
+    coverage_cells,
     headline,
     known_measures,
     method,
@@ -68,20 +70,10 @@ def _sides(result: CompareResult) -> str:
 
 
 def _context(result: CompareResult) -> Iterator[RenderableType]:
-    yield Text("\nEight outcomes", style="bold")
-    table = _table(("", "", ""))
-    for row in result.coverage:
-        table.add_row(row.name, STATES[row.state], row.text)
-    yield table
-    yield Text("\nSeven groups of factors", style="bold")
-    table = _table(("", "", "before", "after"))
-    for factor in result.factors:
-        table.add_row(
-            factor.name,
-            STATES[factor.state],
-            fmt.printable(factor.before),
-            fmt.printable(factor.after),
-        )
+    yield Text(f"\n{COVERAGE_TITLE}", style="bold")
+    table = _table(COVERAGE_HEADS)
+    for row in coverage_cells(result):
+        table.add_row(*row)
     yield table
 
 
@@ -110,14 +102,8 @@ def comparison_md(result: CompareResult) -> str:
         lines += _md_table(HEADS, measures, "---:")
     tasks = [tuple(map(escape, line)) for line in task_cells(result, len(result.tasks))]
     lines += ["", "## Task by task", "", *_md_table(TASK_HEADS, tasks)]
-    eight = [(row.name, STATES[row.state], escape(row.text)) for row in result.coverage]
-    lines += ["", "## Eight outcomes", "", *_md_table(("", "", ""), eight)]
-    seven = [
-        (row.name, STATES[row.state], escape(row.before), escape(row.after))
-        for row in result.factors
-    ]
-    lines += ["", "## Seven groups of factors", ""]
-    lines += _md_table(("", "", "before", "after"), seven)
+    lines += ["", f"## {COVERAGE_TITLE}", ""]
+    lines += _md_table(COVERAGE_HEADS, [tuple(map(escape, row)) for row in coverage_cells(result)])
     lines += ["", method(result)]
     return "\n".join(lines) + "\n"
 

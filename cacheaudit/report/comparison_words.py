@@ -26,7 +26,15 @@ MEASURES = {
     "call_time_p95": "call, slow (p95)",
     "first_token_p50": "first token, typical (p50)",
     "first_token_p95": "first token, slow (p95)",
+    "generation_p50": "generation, typical (p50)",
+    "generation_p95": "generation, slow (p95)",
+    "tool_time_p50": "tools, typical (p50)",
+    "tool_time_p95": "tools, slow (p95)",
+    "generation_speed": "output tokens a second",
     "hit_ratio": "input read from the cache",
+    "hit_ratio_first": "… at the first use of a lane",
+    "hit_ratio_continuous": "… while going on",
+    "hit_ratio_after_pause": "… after more than five minutes",
     "cache_read_per_task": "tokens read, a task",
     "cache_write_per_task": "tokens written, a task",
     "total_input_per_task": "input tokens, a task",
@@ -108,7 +116,7 @@ def figure(measure: Measure, value: Value, currency: str, *, signed: bool = Fals
         return sign + fmt.money(format(number, "f"), currency, places)
     if measure.unit == "seconds":
         return sign + seconds(float(number))
-    return f"{sign}{number:,.0f}"
+    return f"{sign}{number:,.1f}" if measure.unit == "tokens_per_second" else f"{sign}{number:,.0f}"
 
 
 def seconds(value: float) -> str:
@@ -154,6 +162,25 @@ def task_cells(result: CompareResult, limit: int) -> Iterator[tuple[str, ...]]:
             " → ".join(fmt.money(c, result.currency, places, fmt.DASH) for c in (a.cost, b.cost)),
             " → ".join(fmt.DASH if s is None else seconds(s) for s in (a.seconds, b.seconds)),
             " → ".join(fmt.ratio(r, fmt.DASH) for r in (a.hit_ratio, b.hit_ratio)),
+        )
+
+
+COVERAGE_TITLE = "Eight outcomes and seven groups of factors"
+COVERAGE_HEADS = ("", "Here", "Before", "After", "How")
+
+
+def coverage_cells(result: CompareResult) -> Iterator[tuple[str, ...]]:
+    """Write the eight outcomes and the seven groups of factors as one table."""
+    for row in result.coverage:
+        text = row.text
+        if row.same is not None:
+            text = f"{'same on both sides' if row.same else 'differs'}; {text}"
+        yield (
+            row.name,
+            STATES[row.state],
+            fmt.printable(row.before) or fmt.DASH,
+            fmt.printable(row.after) or fmt.DASH,
+            text,
         )
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from cacheaudit.jobs.comparing.gather import Side, Task
 from cacheaudit.jobs.comparing.pairs import Pairs
-from cacheaudit.report.comparison import CoverageRow, FactorRow, OutcomeRow, Warning_
+from cacheaudit.report.comparison import CoverageRow, FactorRow, OutcomeRow, State, Warning_
+from cacheaudit.report.comparison_words import figure
 from cacheaudit.report.format import plural
 
 _LISTED: Final = 5
@@ -128,46 +129,75 @@ def _names(names: Iterable[str]) -> str:
     return (", ".join(shown[:_LISTED]) + more) or "none"
 
 
-def coverage(rows: Iterable[OutcomeRow]) -> list[CoverageRow]:
-    """Say of each of eight outcomes whether these recordings tell it."""
-    by_name = {m.name: m.pairs for row in rows for m in row.measures}
+def coverage(
+    rows: Iterable[OutcomeRow], factor_rows: Iterable[FactorRow], currency: str = "USD"
+) -> list[CoverageRow]:
+    """Say of eight outcomes and seven groups of factors whether these recordings tell them."""
+    measures = {m.name: m for row in rows for m in row.measures}
 
-    def measured(name: str, text: str, measure: str) -> CoverageRow:
-        pairs = by_name.get(measure, 0)
-        if pairs:
-            return CoverageRow(name, "measured", f"{text}, {pairs} pairs")
-        return CoverageRow(name, "not_measurable", f"{text}: not in these recordings")
+    def told(name: str, text: str, key: str) -> CoverageRow:
+        found = measures.get(key)
+        if found is None or not found.pairs:
+            return _unknown(name, f"{text}: not in these recordings")
+        before, after = (figure(found, value, currency) for value in (found.before, found.after))
+        return CoverageRow(
+            group="outcome",
+            name=name,
+            state="measured",
+            text=f"{text}, {plural(found.pairs, 'pair')}",
+            before=before,
+            after=after,
+        )
 
     return [
-        CoverageRow(
+        _unknown(
             "stored size and peak memory",
-            "not_measurable",
-            "A service does not show it; it takes an engine of your own.",
+            "a service does not show it; it takes an engine of your own",
         ),
-        measured("cache hits on repeated input", "share of input read from the cache", "hit_ratio"),
-        CoverageRow(
-            "restore time",
-            "not_measurable",
-            "Part of the time to first token, never told apart by a service.",
-        ),
-        measured("time to first token", "first streamed token after the start", "first_token_p50"),
-        _generation(by_name),
-        CoverageRow(
+        told("cache hits on repeated input", "share of input read from the cache", "hit_ratio"),
+        _unknown("restore time", "part of the time to first token, never told apart by a service"),
+        told("time to first token", "typical call, from its start", "first_token_p50"),
+        told("generation speed", "output tokens a second behind the first one", "generation_speed"),
+        _unknown(
             "throughput under concurrent use",
-            "not_measurable",
-            "Recorded tasks do not load a service; it takes a load test.",
+            "recorded tasks do not load a service; it takes a load test",
         ),
-        measured("total cost", "tokens times dated prices", "cost_per_task"),
-        measured("answer and task correctness", "recorded outcome of the task", "pass_rate"),
+        told("total cost", "of a task, tokens times dated prices", "cost_per_task"),
+        told("answer and task correctness", "share of tasks accepted", "pass_rate"),
+        *(_factor_coverage(row) for row in factor_rows),
     ]
 
 
-def _generation(by_name: dict[str, int]) -> CoverageRow:
-    name = "generation speed"
-    if by_name.get("first_token_p50") and by_name.get("call_time_p50"):
-        text = "call time less time to first token; the figures are in the recordings"
-        return CoverageRow(name, "estimated", text)
-    return CoverageRow(name, "not_measurable", "needs the time of the first token and of the end")
+def _unknown(name: str, text: str) -> CoverageRow:
+    return CoverageRow(group="outcome", name=name, state="not_measurable", text=text)
+
+
+# How far a recording tells a group of factors, where it tells anything of it.
+_TOLD: Final[dict[str, tuple[State, str]]] = {
+    "agent architecture": ("measured", "programs and purposes of calls, as recorded"),
+    "input and model configuration": ("measured", "models, as recorded"),
+    "model architecture": ("not_measurable", "a service does not publish it"),
+    "representation and compression": ("not_measurable", "a service does not show it"),
+    "inference framework": ("estimated", "told from provider and surface; the engine is unknown"),
+    "cache storage and transfer": ("estimated", "lifetimes of writes; where they lie is unknown"),
+    "hardware and workload": ("estimated", "calls at once, from their times; hardware is unknown"),
+}
+
+
+def _factor_coverage(row: FactorRow) -> CoverageRow:
+    state, text = _TOLD[row.name]
+    if row.state == "not_recorded" and state != "not_measurable":
+        state, text = "not_measurable", "not in these recordings"
+    known = state != "not_measurable"
+    return CoverageRow(
+        group="factor",
+        name=row.name,
+        state=state,
+        text=text,
+        before=row.before if known else "",
+        after=row.after if known else "",
+        same=row.state == "same" if known else None,
+    )
 
 
 def factors(before: Side, after: Side) -> list[FactorRow]:

@@ -10,6 +10,7 @@ from typing import Final
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.common import Moments, open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.tasking.times import CallTimes, call_times
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.money import ZERO
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage, add
@@ -17,6 +18,10 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.cost import UNDATED, price_call
 from cacheaudit.pricing.equivalents import call_input_equivalents
 
+# The shortest lifetime that is on sale.
+PAUSE_S: Final = 300.0
+# Requests beside the conversation: they do not tell when it paused.
+_ASIDE: Final = frozenset({"keep_alive", "warm_up", "probe", "compaction"})
 _PARTS: Final = ("total_input", "cache_read", "cache_write", "output")
 
 
@@ -37,7 +42,9 @@ class Task:
         self.moments = Moments()
         self.untimed = 0
         self.durations: list[float] = []
-        self.first_tokens: list[float] = []
+        self.times: dict[str, list[float]] = {name: [] for name in CallTimes.__struct_fields__}
+        self.generated = (0, 0.0)
+        self.phases: dict[str, tuple[int, int]] = {}
         self.outcome: str | None = None
         self._decided_at = float("-inf")
 
@@ -70,13 +77,16 @@ class Task:
         read, sent = self.sums["cache_read"], self.sums["total_input"]
         return None if self.unsplit or read is None or not sent else (read, sent)
 
-    def add(self, call: Call, cost: Decimal | None, equivalents: Decimal | None) -> None:
+    def add(
+        self, call: Call, cost: Decimal | None, equivalents: Decimal | None, phase: str
+    ) -> None:
         """Add a call."""
         self.calls += 1
         self.sessions[call.session] = None
         usage = call.usage
         if usage is not None:
             self._add_usage(usage, cost, equivalents)
+            self._add_phase(usage, phase)
         self._add_times(call)
         at = call.at if call.at is not None else self._decided_at
         if call.outcome is not None and at >= self._decided_at:
@@ -97,7 +107,21 @@ class Task:
         else:
             self.equivalents += equivalents
 
+    def _add_phase(self, usage: Usage, phase: str) -> None:
+        if usage.cache_read is not None and usage.total_input is not None:
+            read, sent = self.phases.get(phase, (0, 0))
+            self.phases[phase] = read + usage.cache_read, sent + usage.total_input
+
     def _add_times(self, call: Call) -> None:
+        found = call_times(call)
+        for name, values in self.times.items():
+            value = getattr(found, name)
+            if value is not None:
+                values.append(value)
+        output = None if call.usage is None else call.usage.output
+        if output and found.generation:
+            tokens, seconds = self.generated
+            self.generated = tokens + output, seconds + found.generation
         start, end = call.started_at, call.ended_at
         if start is None or end is None or end < start:
             self.untimed += 1
@@ -105,8 +129,25 @@ class Task:
         self.moments.add(start)
         self.moments.add(end)
         self.durations.append(end - start)
-        if call.first_token_at is not None and call.first_token_at >= start:
-            self.first_tokens.append(call.first_token_at - start)
+
+
+class Phases:
+    """Tells the first use of a lane, going on, and coming back after a pause."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float | None] = {}
+
+    def of(self, call: Call) -> str:
+        """Return ``first``, ``continuous``, ``after_pause`` or ``unknown``."""
+        if call.purpose in _ASIDE:
+            return "aside"
+        known = call.lane in self._last
+        before, self._last[call.lane] = self._last.get(call.lane), call.started_at
+        if not known:
+            return "first"
+        if before is None or call.started_at is None:
+            return "unknown"
+        return "after_pause" if call.started_at - before > PAUSE_S else "continuous"
 
 
 class Side:
@@ -165,6 +206,7 @@ class Side:
         named = {call.task for call in session.calls if call.task}
         own = self.sessions.setdefault(session.id, Task(session.id))
         spans: list[tuple[float, int]] = []
+        phases = Phases()
         for call in session.calls:
             # A session of one task is all that task's, its subagents and summaries too.
             task = call.task or (next(iter(named)) if len(named) == 1 else None)
@@ -173,12 +215,12 @@ class Side:
                 holders.append(self.tasks.setdefault(task, Task(task)))
             elif named:
                 self.without_task += 1
-            self._add(call, holders)
+            self._add(call, holders, phases.of(call))
             if call.started_at is not None and call.ended_at is not None:
                 spans += [(call.started_at, 1), (call.ended_at, -1)]
         self.most_at_once = max(self.most_at_once, _most_at_once(spans))
 
-    def _add(self, call: Call, holders: list[Task]) -> None:
+    def _add(self, call: Call, holders: list[Task], phase: str) -> None:
         self.calls += 1
         self.models[call.model or "not known"] += 1
         self.providers[f"{call.provider or 'not known'}/{call.surface or '-'}"] += 1
@@ -187,7 +229,7 @@ class Side:
         cost = self._price(call)
         weight = None if call.usage is None else call_input_equivalents(call, self._book)
         for holder in holders:
-            holder.add(call, cost, weight)
+            holder.add(call, cost, weight, phase)
         self._where[call.id] = (holders, cost)
         at = None if call.relative_time else call.at
         if at is not None:

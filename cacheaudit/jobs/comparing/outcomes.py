@@ -18,6 +18,7 @@ from cacheaudit.jobs.comparing.bootstrap import (
 )
 from cacheaudit.jobs.comparing.gather import Task
 from cacheaudit.jobs.comparing.pairs import Pair
+from cacheaudit.jobs.comparing.stages import generation_speed, phases
 from cacheaudit.model.money import ZERO, plain
 from cacheaudit.report.comparison import (
     Conclusion,
@@ -111,13 +112,13 @@ def _cost(pairs: Sequence[Pair], settings: Settings) -> OutcomeRow:
             relative_interval=_floats(interval_of(sums, _ratio_change)),
             pairs=n,
         ),
-        _per_accepted([pair for _, _, pair in known]),
+        _per_accepted([pair for _, _, pair in known], settings),
         _equivalents(pairs),
     ]
     return _row("cost", measures, ("worse", "better"), "the cost", settings)
 
 
-def _per_accepted(pairs: Sequence[Pair]) -> Measure:
+def _per_accepted(pairs: Sequence[Pair], settings: Settings) -> Measure:
     """What an accepted task cost, failures included."""
     judged = [p for p in pairs if p.before.outcome is not None and p.after.outcome is not None]
 
@@ -126,6 +127,16 @@ def _per_accepted(pairs: Sequence[Pair]) -> Measure:
         return _sum(of(p).cost for p in judged) / passed if passed else None
 
     before, after = side(lambda p: p.before), side(lambda p: p.after)
+    rows = [
+        (
+            _whole(p.before.cost),
+            int(p.before.outcome == _PASSED),
+            _whole(p.after.cost),
+            int(p.after.outcome == _PASSED),
+        )
+        for p in judged
+    ]
+    bounds = interval_of(_draw(rows, settings), _each_change)
     return Measure(
         name="cost_per_accepted_task",
         unit="money",
@@ -133,6 +144,9 @@ def _per_accepted(pairs: Sequence[Pair]) -> Measure:
         after=_text(after),
         change=None if before is None or after is None else _text(after - before),
         relative=None if before is None or after is None else _relative(before, after),
+        interval=None
+        if bounds is None
+        else Interval(_money(bounds[0], 1), _money(bounds[1], 1), LEVEL),
         pairs=len(judged),
     )
 
@@ -180,8 +194,18 @@ def _time(pairs: Sequence[Pair], settings: Settings) -> OutcomeRow:
     )
     measures = [mean, *_quantiles("task_time", [a for a, _ in spans], [b for _, b in spans], n)]
     measures += _call_quantiles("call_time", pairs, lambda task: task.durations)
-    measures += _call_quantiles("first_token", pairs, lambda task: task.first_tokens)
+    for name, part in (
+        ("first_token", "first_response"),
+        ("generation", "generation"),
+        ("tool_time", "tool"),
+    ):
+        measures += _call_quantiles(name, pairs, _times_of(part))
+    measures.append(generation_speed(pairs))
     return _row("time", measures, ("worse", "better"), "start and end", settings)
+
+
+def _times_of(part: str) -> Callable[[Task], Sequence[float]]:
+    return lambda task: task.times[part]
 
 
 def _call_quantiles(
@@ -236,6 +260,7 @@ def _cache(pairs: Sequence[Pair], settings: Settings) -> OutcomeRow:
     )
     measures = [ratio, *(_tokens(pairs, name) for name in ("cache_read", "cache_write"))]
     measures.append(_tokens(pairs, "total_input"))
+    measures += phases(pairs)
     return _row(
         "cache_use", measures, ("higher", "lower"), "what was read from the cache", settings
     )
@@ -285,6 +310,12 @@ def _row(
             conclusion = "no_difference_shown"
             reason = "The interval of the change holds zero."
     return OutcomeRow(outcome=outcome, conclusion=conclusion, reason=reason, measures=measures)
+
+
+def _each_change(sums: tuple[int, ...]) -> int | None:
+    """Change of the cost of an accepted task; none where a draw has no accepted one."""
+    cost, passed, cost_after, passed_after = sums
+    return cost_after // passed_after - cost // passed if passed and passed_after else None
 
 
 def _hit_change(sums: tuple[int, ...]) -> float | None:

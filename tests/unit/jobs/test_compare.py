@@ -260,7 +260,19 @@ def test_other_models_providers_and_price_dates_are_said(tmp_path: Path) -> None
 def test_what_is_not_recorded_is_said(tmp_path: Path) -> None:
     result = run(side(tmp_path, "a", 10), side(tmp_path, "b", 10))
     states = {r.name: r.state for r in result.coverage}
-    assert len(states) == 8
+    assert [r.group for r in result.coverage] == ["outcome"] * 8 + ["factor"] * 7
+    assert states["generation speed"] == "not_measurable"
+    assert states["model architecture"] == states["representation and compression"]
+    assert states["model architecture"] == "not_measurable"
+    assert states["input and model configuration"] == "measured"
+    assert states["inference framework"] == states["hardware and workload"] == "estimated"
+    # No client is named in these recordings.
+    assert states["agent architecture"] == "not_measurable"
+    rows = {r.name: r for r in result.coverage}
+    assert rows["total cost"].before == rows["total cost"].after
+    assert rows["input and model configuration"].before == "claude-sonnet-4-6"
+    assert rows["inference framework"].same is True
+    assert rows["restore time"].same is None
     assert states["stored size and peak memory"] == "not_measurable"
     assert states["restore time"] == "not_measurable"
     assert states["throughput under concurrent use"] == "not_measurable"
@@ -276,6 +288,97 @@ def test_what_is_not_recorded_is_said(tmp_path: Path) -> None:
     result = run(timed, timed)
     assert {r.name: r.state for r in result.coverage}["time to first token"] == "measured"
     assert measure(result, "first_token_p95").before == 2
+
+
+def test_the_time_is_split_and_generation_has_a_speed(tmp_path: Path) -> None:
+    """Two calls of 10 s: the first token after 2 s, 100 tokens in 8 s, tools for 5 s."""
+    calls = [json.loads(line) for line in side(tmp_path, "a", 10).read_text().splitlines()]
+    for line in calls:
+        line["first_token_at"] = line["started_at"] + 2
+    for line in calls[1::2]:
+        line["tool_seconds"] = 5.0
+    path = write(tmp_path, "a", calls)
+    result = run(path, path)
+    assert measure(result, "first_token_p50").before == 2
+    assert measure(result, "generation_p95").before == 8
+    assert measure(result, "tool_time_p50").after == 5
+    assert measure(result, "generation_speed").before == 100 / 8
+    rows = {r.name: r for r in result.coverage}
+    assert (rows["generation speed"].state, rows["generation speed"].before) == ("measured", "12.5")
+
+
+def test_first_use_going_on_and_coming_back_are_kept_apart(tmp_path: Path) -> None:
+    def lines(after_pause: int) -> list[dict[str, Any]]:
+        return [
+            entry
+            for n in range(10)
+            for entry in (
+                call(4 * n, START + 1_000 * n, 100, 900, task=f"t{n}", session=f"s{n}"),
+                call(4 * n + 1, START + 1_000 * n + 300, 900, 100, task=f"t{n}", session=f"s{n}"),
+                # A refresh is no part of the conversation: the pause is one of 400 s.
+                call(
+                    4 * n + 2,
+                    START + 1_000 * n + 570,
+                    1_000,
+                    0,
+                    task=f"t{n}",
+                    session=f"s{n}",
+                    purpose="keep_alive",
+                ),
+                call(
+                    4 * n + 3,
+                    START + 1_000 * n + 700,
+                    after_pause,
+                    1_000 - after_pause,
+                    task=f"t{n}",
+                    session=f"s{n}",
+                ),
+            )
+        ]
+
+    result = run(write(tmp_path, "a", lines(0)), write(tmp_path, "b", lines(1_000)))
+    found = {
+        phase: (
+            measure(result, f"hit_ratio_{phase}").before,
+            measure(result, f"hit_ratio_{phase}").after,
+        )
+        for phase in ("first", "continuous", "after_pause")
+    }
+    assert found == {"first": (0.1, 0.1), "continuous": (0.9, 0.9), "after_pause": (0, 1)}
+
+
+def test_intervals_agree_with_an_independent_bootstrap(tmp_path: Path) -> None:
+    """The same statistics by numpy, from draws of its own: within the noise of 10,000 draws."""
+    np = pytest.importorskip("numpy")
+    rng = Random(5)
+    sides = []
+    for name, low in (("a", 4_000), ("b", 2_000)):
+        lines = [
+            call(n, START + 100 * n, 0, rng.randrange(low, low + 6_000), task=f"t{n}")
+            | {"outcome": rng.choice(["accepted", "accepted", "rejected"])}
+            for n in range(40)
+        ]
+        sides.append(write(tmp_path, name, lines))
+    result = run(*sides)
+    cost = np.array([[float(side.cost or 0) for side in (t.before, t.after)] for t in result.tasks])
+    passed = np.array(
+        [[side.outcome == "accepted" for side in (t.before, t.after)] for t in result.tasks]
+    )
+    picks = np.random.default_rng(17).integers(0, 40, (10_000, 40))
+    mean = cost[picks].mean(axis=1)
+    share = passed[picks].mean(axis=1)
+    each = cost[picks].sum(axis=1) / passed[picks].sum(axis=1)
+    for name, drawn in (
+        ("cost_per_task", mean[:, 1] - mean[:, 0]),
+        ("pass_rate", share[:, 1] - share[:, 0]),
+        ("cost_per_accepted_task", each[:, 1] - each[:, 0]),
+    ):
+        bounds = measure(result, name).interval
+        assert bounds is not None
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        noise = 0.06 * (high - low)
+        assert float(bounds.low) == pytest.approx(low, abs=noise), name
+        assert float(bounds.high) == pytest.approx(high, abs=noise), name
 
 
 def test_unusable_input(tmp_path: Path) -> None:
