@@ -10,6 +10,7 @@ import pytest
 from cacheaudit.agent.keep_alive.realised import realised
 from cacheaudit.agent.recorder import RecorderState
 from cacheaudit.agent.summary import summary
+from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
@@ -121,3 +122,15 @@ def test_the_report_says_it() -> None:
         "Keep-alive: 1 refresh for $0.0181 bridged 1 pause (36,150 tokens not written again): "
         "gain $0.1898"
     ) in text
+
+
+def test_an_audit_says_it_too() -> None:
+    calls = (call("6", 0, 34_650, 1_500), ping(270), call("7", 335, 36_150, 1_500))
+    found = diagnose(Session(id="s", source="x", calls=calls), PriceBook()).findings
+    (paid,) = [finding for finding in found if finding.rule == "TTL109"]
+    assert paid.established[0] == (
+        "1 keep-alive request behind 6 read 36,150 tokens; the next call came 5 min 35 s behind it "
+        "and read 36,150 that would have been written again."
+    )
+    assert paid.established[1].startswith("Keep-alive requests: 1 call, 0 tokens written, 36,150")
+    assert "TTL107" not in {finding.rule for finding in found}
