@@ -42,7 +42,11 @@ _PARAMETERS: Final[tuple[tuple[str, Level], ...]] = (
     ("context_management", "messages"),
 )
 # Saying a default changes nothing.
-_DEFAULTS: Final[Mapping[str, Any]] = {"speed": "standard", "output_config.effort": "high"}
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "speed": "standard",
+    "thinking": {"type": "disabled"},
+    "output_config.effort": "high",
+}
 _TOOL_CHOICE_DEFAULT: Final = {"type": "auto"}
 _DROPPED: Final = frozenset({"cache_control"})
 # Effort and lifetime of a system message inside the conversation are rendered with it.

@@ -149,6 +149,7 @@ def _put(disk: _Disk, digest: bytes, unit: _Unit) -> None:
         disk.units[digest] = unit
         return
     old.expires = max(old.expires, unit.expires)
+    old.readable = min(old.readable, unit.readable)
     if old.replied_at is None:
         old.replied_at = unit.replied_at
 

@@ -202,6 +202,7 @@ def test_defaults_say_nothing() -> None:
     claude = {"model": "claude-opus-5", "system": "s", "messages": []}
     said = {
         "speed": "standard",
+        "thinking": {"type": "disabled"},
         "output_config": {"effort": "high"},
         "tool_choice": {"type": "auto"},
     }

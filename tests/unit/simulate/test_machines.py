@@ -246,6 +246,16 @@ def test_a_conversation_reads_up_to_the_end_of_the_last_reply() -> None:
     assert play(DeepSeekMachine(), DeepSeekRules(), first, early)[1].read == 300
 
 
+def test_a_prefix_is_there_as_soon_as_the_first_of_its_writers_has_begun() -> None:
+    slow, quick = (
+        request(["A", "B"], at=n, first=first, tokens=500) for n, first in ((0, 9), (1, 3))
+    )
+    third = request(["A", "B", "C"], at=5, tokens=500)
+    assert [o.read for o in play(DeepSeekMachine(), DeepSeekRules(), slow, quick, third)] == [
+        0, 0, 1000,
+    ]  # fmt: skip
+
+
 def test_an_edited_beginning_reads_nothing_although_most_is_shared() -> None:
     asked = [request(["s", now, "rest"], at=at, tokens=500) for now, at in (("1", 0), ("2", 9))]
     assert play(DeepSeekMachine(), DeepSeekRules(), *asked)[1].read == 0

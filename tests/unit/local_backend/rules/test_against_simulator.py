@@ -196,7 +196,8 @@ CHANGES = (
 SETTINGS: dict[str, list[Any]] = {
     "tool_choice": [None, {"type": "auto"}, {"type": "none"},
                     {"type": "auto", "disable_parallel_tool_use": True}],
-    "thinking": [None, {"type": "adaptive"}, {"type": "enabled", "budget_tokens": 1024}],
+    "thinking": [None, {"type": "disabled"}, {"type": "adaptive"},
+                 {"type": "enabled", "budget_tokens": 1024}],
     "context_management": [None, {"edits": []}],
     "output_config": [None, {"effort": "low"}, {"effort": "high"}],
     "speed": [None, "standard", "fast"],
