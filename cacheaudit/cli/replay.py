@@ -177,7 +177,9 @@ def _consent(backend: str, *, is_sure: bool) -> Callable[[Outlook], None]:
     from cacheaudit.jobs.replaying.client import is_near
 
     def allow(outlook: Outlook) -> None:
-        if backend == _LOCAL or is_near(urlsplit(backend).hostname):
+        host = urlsplit(backend).hostname
+        # What is no address is refused later.
+        if backend == _LOCAL or host is None or is_near(host):
             return
         say(
             f"{outlook.requests:,} requests with about {outlook.tokens:,} input tokens would go "

@@ -13,7 +13,7 @@ from cacheaudit.jobs.common import open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress, silent
 from cacheaudit.jobs.replaying.compare import Row, result_of
 from cacheaudit.jobs.replaying.extent import Extent, comfortable
-from cacheaudit.jobs.replaying.own_bodies import own_bodies
+from cacheaudit.jobs.replaying.own_bodies import longest_body, own_bodies
 from cacheaudit.jobs.replaying.plan import RuleSet, Step, steps
 from cacheaudit.jobs.replaying.send import Answer, Sender
 from cacheaudit.jobs.replaying.target import LOCAL, Targets, Wanted
@@ -199,7 +199,7 @@ def _send(
         clock=options.clock,
         scale=scale,
         model=options.model,
-        context_length=extent.longest,
+        context_length=extent.longest if own is None else longest_body(own),
         pages=pages,
         each_block=options.switches.lookback_runs == "each",
         key=options.key,

@@ -63,12 +63,12 @@ def result_of(
         refused: Changes that were not, with the reason.
         problems: What could not be read.
     """
-    failed: set[str] = set()
-    calls = [_call(row, recorded, setting, by_switch, failed) for row in rows]
+    short: dict[str, bool] = {}
+    calls = [_call(row, recorded, setting, by_switch, short) for row in rows]
     answers = [row.answer for row in rows if row.answer is not None]
     return ReplayResult(
         calls=calls,
-        totals=_totals(calls, failed),
+        totals=_totals(calls, sum(short.values())),
         rules_version=rules_version,
         backend=BackendRow(
             url=backend,
@@ -91,8 +91,13 @@ def _call(
     recorded: Mapping[str, Usage | None],
     setting: Setting,
     by_switch: Mapping[str, str],
-    failed: set[str],
+    short: dict[str, bool],
 ) -> ReplayedCall:
+    """Put one call together.
+
+    ``short`` holds the calls that failed (true) or stored less than predicted (false), by id; this
+    one is added where it belongs there.
+    """
     item, simulated, answer = row.item, row.simulated, row.answer
     basis, reasons = "none", list[Reason]()
     if isinstance(item, Refusal):
@@ -107,12 +112,18 @@ def _call(
             found=answer.found,
             rules=answer.rules,
             unsent=answer.unsent,
-            after=after if after in failed else None,
+            after=after if after in short else None,
+            is_failed=after is not None and short.get(after, False),
             by_switch=by_switch.get(simulated.id),
         )
         reasons = why(compared, setting)
         if isinstance(answer.found, Failure):
-            failed.add(simulated.id)
+            short[simulated.id] = True
+        elif (
+            predicted is not None
+            and _stored(answer.found.parts) < predicted.read + predicted.written
+        ):
+            short[simulated.id] = False
     found = answer.found if answer is not None and isinstance(answer.found, Measured) else None
     usage = recorded.get(simulated.id)
     return ReplayedCall(
@@ -128,6 +139,10 @@ def _call(
         first_token_s=None if found is None else round(found.first_token_s, 6),
         restore_s=None if found is None else found.restore_s,
     )
+
+
+def _stored(parts: Parts) -> int:
+    return (parts.cache_read or 0) + (parts.cache_write or 0)
 
 
 def _predicted(outcome: Outcome) -> Parts:
@@ -153,14 +168,14 @@ def _reported(usage: Usage) -> Parts:
     )
 
 
-def _totals(calls: Sequence[ReplayedCall], failed: set[str]) -> ReplayTotals:
+def _totals(calls: Sequence[ReplayedCall], failed: int) -> ReplayTotals:
     replayed = [call for call in calls if call.replayed is not None]
     compared = [call for call in replayed if call.predicted is not None]
     told = [c for c in replayed if c.reported is not None and c.reported.cache_read is not None]
     return ReplayTotals(
         calls=len(calls),
         replayed_calls=len(replayed),
-        failed_calls=len(failed),
+        failed_calls=failed,
         compared_calls=len(compared),
         equal_calls=sum(agrees(c.predicted, c.replayed) for c in compared),
         reported_calls=len(told),

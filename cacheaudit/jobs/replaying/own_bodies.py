@@ -13,6 +13,7 @@ from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.call import Call
 
 _HOLDERS: Final = ("request", "body")
+_ROOM: Final = 4_096
 _KEPT: Final = (
     "messages", "system", "tools", "tool_choice", "cache_control", "thinking", "output_config",
     "speed",
@@ -37,6 +38,11 @@ def own_bodies(calls: Iterable[Call]) -> dict[str, dict[str, Any]]:
             if name is not None and body is not None:
                 found[name] = body
     return found
+
+
+def longest_body(bodies: Mapping[str, Mapping[str, Any]]) -> int:
+    """Bytes of the longest body: no server counts more tokens, but for pictures."""
+    return max((len(msgspec.json.encode(body)) for body in bodies.values()), default=0) + _ROOM
 
 
 def sendable(body: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -49,7 +49,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         found: What the engine did, or how the request failed.
         rules: Cache rules of the server, where it says so.
         unsent: Settings that could not be sent.
-        after: Id of a failed call whose entry this one would have read.
+        after: Id of a call whose entry this one would have read, but that failed or stored less.
+        is_failed: Whether that one failed.
         by_switch: A disputed rule under which the prediction would be what was billed.
     """
 
@@ -59,6 +60,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     rules: str | None
     unsent: tuple[str, ...] = ()
     after: str | None = None
+    is_failed: bool = False
     by_switch: str | None = None
 
 
@@ -106,7 +108,9 @@ def _known_causes(call: Compared, found: Measured, setting: Setting) -> Iterator
         text = "what was sent was drawn from what was billed; the prediction is made from sizes"
         yield Reason("sketched", text)
     if call.after is not None:
-        yield Reason("after_failure", f"what it would have read was lost with {call.after}")
+        kind = "after_failure" if call.is_failed else "after_difference"
+        what = "failed" if call.is_failed else "stored less than predicted"
+        yield Reason(kind, f"it would have read what {call.after} stored, which {what}")
     if found.evicted:
         text = f"the engine no longer held {found.evicted:,} tokens: its memory is too small"
         yield Reason("evicted", text)

@@ -78,7 +78,8 @@ def test_a_failure_says_what_the_server_said() -> None:
     [
         (engine(0, 15, evicted=5), {}, {}, ["evicted"]),
         (engine(4, 11, is_whole=False), {}, {}, ["granularity"]),
-        (engine(0, 15), {"after": "b"}, {}, ["after_failure"]),
+        (engine(0, 15), {"after": "b", "is_failed": True}, {}, ["after_failure"]),
+        (engine(0, 15), {"after": "b"}, {}, ["after_difference"]),
         (engine(0, 15), {"rules": "implicit"}, {}, ["other_rules"]),
         (engine(0, 15, miss="below_minimum"), {}, {"scale": 10}, ["below_minimum"]),
         (engine(0, 15), {}, {"switches": {"speed": "tools"}}, ["switch"]),
@@ -91,8 +92,8 @@ def test_a_failure_says_what_the_server_said() -> None:
         (engine(0, 15, evicted=5), {"rules": "deepseek"}, {}, ["evicted", "other_rules"]),
     ],
     ids=[
-        "evicted", "pages", "after", "rules", "minimum", "switch", "unsent", "expired", "stored",
-        "less", "more", "drawn", "two",
+        "evicted", "pages", "failed", "after", "rules", "minimum", "switch", "unsent", "expired",
+        "stored", "less", "more", "drawn", "two",
     ],
 )  # fmt: skip
 def test_engine_against_rules(
