@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -64,8 +64,8 @@ class Keeper:
         now: The clock.
         faults: Counts what fails.
         write: Writes decisions to the store; may raise.
-        history: Reads from the store what pauses there were and what was spent today, at the first
-            decision; may raise.
+        history: Reads from the store what pauses there were and what was spent today, before the
+            first decision, and returns what notes it down; may raise.
         start: Runs something in a thread of its own.
         wake: Told that there may be something to do earlier than before.
     """
@@ -77,7 +77,7 @@ class Keeper:
         now: Callable[[], float],
         faults: Faults,
         write: Callable[[list[Entry]], None],
-        history: Callable[[Notes], None],
+        history: Callable[[], Callable[[Notes], None]],
         start: Callable[[Callable[[], None]], None],
         wake: Callable[[], None],
     ) -> None:
@@ -86,7 +86,7 @@ class Keeper:
         self._now = now
         self._faults = faults
         self._write = write
-        self._history: Callable[[Notes], None] | None = history
+        self._history: Callable[[], Callable[[Notes], None]] | None = history
         self._start = start
         self._wake = wake
         self._begin()
@@ -96,7 +96,6 @@ class Keeper:
         self._turn = threading.Lock()
         self._flights: OrderedDict[str, Flight] = OrderedDict()
         self._series: OrderedDict[Lane, Series] = OrderedDict()
-        self._last: OrderedDict[Lane, tuple[float, str]] = OrderedDict()
         self.notes = Notes(self.settings)
 
     def after_fork(self) -> None:
@@ -155,16 +154,9 @@ class Keeper:
 
     def _observe(self, lane: Lane, call: Call) -> None:
         """Learn the length of the pause that this call ended."""
-        at = call.started_at
-        if at is None:
-            return
-        before = self._last.get(lane)
-        if before is not None:
-            self.notes.gaps[before[1]].add(at - before[0])
-        known = self._series.get(lane)
-        if known is not None and before is None:
+        at, known = call.started_at, self._series.get(lane)
+        if at is not None and known is not None:
             self.notes.gaps[known.phase].add(at - known.flight.started_at)
-        self._last.pop(lane, None)
 
     def _replace(self, lane: Lane, known: Series | None, made: Series) -> None:
         if known is not None:
@@ -225,7 +217,9 @@ class Keeper:
         history, self._history = self._history, None
         if history is not None:
             try:
-                history(self.notes)
+                note = history()  # takes its time; the lock is not held
+                with self._lock:
+                    note(self.notes)
             except Exception as error:
                 self._faults("keep_alive_history", error)
 
@@ -256,6 +250,8 @@ class Keeper:
             series.busy = True
             series.refreshes += 1
             self.notes.sent += 1
+            # Several may be on their way at once: each counts as spent until it is known better.
+            self.notes.spend(now, known.refresh_cost)
         send = flight.sender.send
         scope = Scope(*lane, series.call.task, "keep_alive")
         self._start(
@@ -339,6 +335,7 @@ class Keeper:
             cost = None if usage is None else known.paid(usage)
             if cost is not None:
                 series.spent += cost
+            self.notes.spend(started, (cost or Decimal(0)) - known.refresh_cost)
             self.notes.refreshed(lane, series, usage, reason, cost, started)
             if series.due_at is not None:
                 if reason == "verified":
@@ -374,13 +371,6 @@ class Keeper:
             self._series.clear()
             self._flights.clear()
         self.flush()
-
-    def seen(self, lanes: Iterable[tuple[Lane, float, str]]) -> None:
-        """Take from the store when each lane was last active, so that its pause can be learned."""
-        with self._lock:
-            for lane, at, phase in lanes:
-                if lane not in self._series:
-                    self._last[lane] = (at, phase)
 
 
 def verify(usage: Usage | None) -> str:

@@ -52,6 +52,8 @@ class Notes:
     def spend(self, at: float, amount: Decimal) -> None:
         """Charge a refresh to its day."""
         day = int(at // _DAY)
+        if amount < 0 and day not in self._spent:
+            return  # put right on the day after: that day's account is closed
         self._spent = {day: self._spent.get(day, Decimal(0)) + amount}
 
     def decided(self, found: Decision, situation: Situation, call: Call, at: float) -> None:
@@ -87,7 +89,6 @@ class Notes:
         self.verified += reason == "verified"
         if cost is not None:
             self.total += cost
-            self.spend(at, cost)
         stakes = series.stakes
         self.entries.append(
             Entry(

@@ -56,6 +56,7 @@ class KeepAliveService:
         self._recorder = recorder
         self._now = now
         self._owner = owner
+        self._born = now()
         self._timer = Timer(self._tick, faults)
         self.keeper = Keeper(
             settings,
@@ -111,8 +112,8 @@ class KeepAliveService:
 
         self._recorder.ask(write, _PATIENCE)
 
-    def _recall(self, notes: Notes) -> None:
-        """Learn from the pauses in the store, and count what was spent today already."""
+    def _recall(self) -> Callable[[Notes], None]:
+        """Read the pauses in the store, and what was spent today already."""
         now = self._now()
         midnight = now - now % _DAY
 
@@ -121,12 +122,21 @@ class KeepAliveService:
             return store.recent_starts(_STARTS), store.spent(REFRESHED, midnight)
 
         starts, spent = self._recorder.ask(read, _PATIENCE)
-        notes.spend(now, spent)
-        lanes = groupby(sorted(starts, key=lambda row: row[:3]), key=lambda row: row[:2])
-        for _, rows in lanes:
-            line = [(at, stop in RUNNING_STOPS) for _, _, at, stop in rows]
-            for seconds, runs, ended in pauses(line, now):
+        # What came since then was learned as it came.
+        older = sorted((row for row in starts if row[2] < self._born), key=lambda row: row[:3])
+        lanes = groupby(older, key=lambda row: row[:2])
+        found = [
+            pause
+            for _, rows in lanes
+            for pause in pauses([(at, stop in RUNNING_STOPS) for _, _, at, stop in rows], now)
+        ]
+
+        def note(notes: Notes) -> None:
+            notes.spend(now, spent)
+            for seconds, runs, ended in found:
                 notes.gaps["running" if runs else "idle"].add(seconds, ended=ended)
+
+        return note
 
 
 def _watch(service: KeepAliveService) -> None:
