@@ -12,6 +12,7 @@ file at hand.
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from cacheaudit.ingest.claude_wire import (
     decode_tail,
     decode_usage,
     decode_whole,
+    is_one_pass,
 )
 from cacheaudit.ingest.lines import MAX_LINE, fault_of, line_chunks, mended
 from cacheaudit.model.call import Boundary
@@ -46,6 +48,7 @@ _BOUNDARY_LINE = 16 << 10
 _USER = b'"message":{"role":"user"'
 _SIDECHAIN = b'"isSidechain":true'
 _NEVER = b"\0"
+_CLOSING = b"}\r \t\0"
 SYNTHETIC = "<synthetic>"
 
 _any = msgspec.json.Decoder().decode
@@ -85,9 +88,12 @@ class Scan:
             if end < 0:
                 end = size
             number += 1
-            message = find(b'"message":{', start, start + 600)
+            low = start + 600
+            message = find(b'"message":{', start, low if low < end else end)  # noqa: FURB136 - hot
             if data.startswith(_USER, message):
-                if timing:
+                if data[end - 1] not in _CLOSING:
+                    self._broken(data[start:end], number)
+                elif timing:
                     if find(_SIDECHAIN, start, message) >= 0:
                         self._side_line(data[start:end])
                     else:
@@ -100,12 +106,24 @@ class Scan:
                 self._usage_line(data, start, end, at, number)
             elif find(b'"usage"', start, end) >= 0:
                 self._whole_line(data[start:end], number)
-            elif timing:
+            elif self._is_sound(data[start:end], number) and timing:
                 self._other_line(data, start, end)
-            elif end - start > 1 and data[end - 1] not in b"}\r \t":
-                self._broken(data[start:end], number)
             start = end + 1
         self.lines = number
+
+    def _is_sound(self, line: bytes, number: int) -> bool:
+        """Whether a line of no known kind is an object; one that is not is counted."""
+        if line[:1] == b"{":
+            try:
+                decode_plain(line)
+            except msgspec.ValidationError:
+                return True  # an object of another program's
+            except _BAD:
+                pass
+            else:
+                return True
+        self._broken(line, number)
+        return False
 
     def _other_line(self, data: bytes, start: int, end: int) -> None:
         """Take a line that is neither a user line nor a response, for what it tells of time."""
@@ -133,8 +151,10 @@ class Scan:
         known = self._by_id.get(data[here : data.find(b'"', here, here + 90)])
         if known is None or stop < 0:
             self._assistant(data, start, end, at if stop < 0 else stop, number)
-        elif data.startswith(known.known_tail, stop):
-            known.last_at = data[end - 72 : end]
+        elif data.startswith(known.known_tail, stop) and (
+            (stamp := data.rfind(b'"timestamp":"', stop + len(known.known_tail), end)) >= 0
+        ):
+            known.last_at = data[stamp:end]
         elif not self._again(known, data, stop, end):
             self._assistant(data, start, end, stop, number)
 
@@ -169,7 +189,6 @@ class Scan:
             self._describe(response, message.model, framed.session_id, framed.is_sidechain)
             response.agent, response.version = framed.agent_id, framed.version
             response.first_at = framed.timestamp
-        response.last_at = framed.timestamp
         self._finish(response, framed, data, at, end)
         if response.known_tail:
             self._by_id[message.id.encode()] = response
@@ -182,6 +201,8 @@ class Scan:
             return False
         if tail.type != "assistant" or tail.request_id != response.request_id:
             return False
+        if tail.timestamp is None:
+            return False  # it stands in front
         if response.root is not None:
             self._chains.join(tail.uuid, response.root)
         self._finish(response, tail, data, at, end)
@@ -349,7 +370,7 @@ class Scan:
         if output <= response.output:
             return
         response.output = output
-        if wire.iterations and not _is_one_pass(wire):
+        if wire.iterations and not is_one_pass(wire):
             raw = _usage_object(data, at)
             if raw is not None:
                 response.wire, response.raw_usage = None, raw
@@ -369,13 +390,16 @@ class Scan:
         if not stripped:
             return
         try:
-            _any(stripped)
-            return
+            value = _any(stripped.removeprefix(codecs.BOM_UTF8))
         except RecursionError:
             self.problems("too_deep", where, "nested deeper than the decoder allows")
             return
         except msgspec.DecodeError as error:
             detail = str(error)
+        else:
+            if not isinstance(value, dict):
+                self.problems("wrong_type", where, f"{type(value).__name__}, not an object")
+            return
         better = mended(stripped)
         if better is None:
             self.problems(fault_of(stripped), where, detail)
@@ -396,21 +420,6 @@ def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None
     except _BAD:  # a number beyond any range
         return None, None
     return None, raw if isinstance(raw, dict) else None
-
-
-def _is_one_pass(wire: WireUsage) -> bool:
-    """Whether the only iteration is the call itself, so that it says nothing new."""
-    if wire.iterations is None or len(wire.iterations) != 1:
-        return False
-    entry = wire.iterations[0]
-    return (
-        entry.type == "message"
-        and entry.model is None
-        and entry.input_tokens == wire.input_tokens
-        and entry.cache_read_input_tokens == wire.cache_read_input_tokens
-        and entry.cache_creation_input_tokens == wire.cache_creation_input_tokens
-        and entry.output_tokens == wire.output_tokens
-    )
 
 
 def _text(value: Any) -> str | None:

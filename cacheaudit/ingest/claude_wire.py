@@ -153,3 +153,18 @@ decode_whole = msgspec.json.Decoder(WholeLine).decode
 decode_usage = msgspec.json.Decoder(WireUsage).decode
 decode_system = msgspec.json.Decoder(SystemLine).decode
 decode_plain = msgspec.json.Decoder(PlainLine).decode
+
+
+def is_one_pass(wire: WireUsage) -> bool:
+    """Whether the only iteration is the call itself, so that it says nothing new."""
+    if wire.iterations is None or len(wire.iterations) != 1:
+        return False
+    entry = wire.iterations[0]
+    return (
+        entry.type == "message"
+        and entry.model is None
+        and entry.input_tokens == wire.input_tokens
+        and entry.cache_read_input_tokens == wire.cache_read_input_tokens
+        and entry.cache_creation_input_tokens == wire.cache_creation_input_tokens
+        and entry.output_tokens == wire.output_tokens
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,6 @@ def test_request_starts_are_bounded_by_the_user_line(shared: Path) -> None:
 
 def _naive_starts(path: Path) -> dict[str, tuple[float, float]]:
     """For each response: time of the user line before it, and of its own first line."""
-    from datetime import datetime
 
     def at(text: str) -> float:
         return datetime.fromisoformat(text).timestamp()
@@ -182,20 +182,25 @@ def _transcript(draw: st.DrawFn) -> list[str]:
 
 
 def _naive(lines: list[str]) -> dict[tuple[str, str | None], dict[str, Any]]:
-    """Highest output wins, and the last stop reason; synthetic lines are dropped."""
+    """Highest output wins, and the last stop reason and time; synthetic lines are dropped."""
     best: dict[tuple[str, str | None], dict[str, Any]] = {}
     reasons: dict[tuple[str, str | None], str] = {}
+    ends: dict[tuple[str, str | None], float] = {}
     for line in lines:
         row = json.loads(line)
         if row["type"] != "assistant" or row["message"]["model"] == "<synthetic>":
             continue
         key = (row["message"]["id"], row.get("requestId"))
         usage = row["message"]["usage"]
+        ends[key] = datetime.fromisoformat(row["timestamp"]).timestamp()
         if row["message"]["stop_reason"] is not None:
             reasons[key] = row["message"]["stop_reason"]
         if key not in best or usage["output_tokens"] > best[key]["output_tokens"]:
             best[key] = usage
-    return {key: {**usage, "stop_reason": reasons.get(key)} for key, usage in best.items()}
+    return {
+        key: {**usage, "stop_reason": reasons.get(key), "ended_at": ends[key]}
+        for key, usage in best.items()
+    }
 
 
 @settings(max_examples=300)
@@ -216,6 +221,7 @@ def test_quick_scan_equals_naive_reading(
             c.usage.output,
             c.stop_reason,
             c.model,
+            c.ended_at,
         )
         for c in calls
     }
@@ -228,6 +234,7 @@ def test_quick_scan_equals_naive_reading(
             usage["output_tokens"],
             usage["stop_reason"],
             "claude-opus-5-5",
+            usage["ended_at"],
         )
         for key, usage in _naive(lines).items()
     }
