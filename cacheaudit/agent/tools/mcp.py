@@ -32,6 +32,22 @@ _LONGEST_NAME: Final = 128
 _MOST_PAGES: Final = 1000
 _UNFIT: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _LEAVE: Final = 5.0
+# The library's own code for a connection that has ended.
+_LOST: Final = (-32000,)
+
+
+class _Link:
+    """One connection: a server that was lost gets another."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.stop = False
+        self.wake = asyncio.Event()
+
+    def end(self) -> None:
+        """Have the connection left by the task that holds it."""
+        self.stop = True
+        self.wake.set()
 
 
 class McpServer:
@@ -64,17 +80,16 @@ class McpServer:
         self._directory = directory
         self._server = server
         self._timeout = timeout
-        self._client: Any = None
+        self._link = _Link()
         self._settled = threading.Event()
-        self._wake: asyncio.Event | None = None
-        self._stop = False
         self._task: concurrent.futures.Future[None] | None = None
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
         self.state = "connecting"
         self._settled.clear()
-        self._task = self._directory.loop.submit(self._serve())
+        self._link = _Link()
+        self._task = self._directory.loop.submit(self._serve(self._link))
 
     def wait(self, timeout: float | None = None) -> State:
         """Wait until the server is ready or has failed, and return which."""
@@ -90,7 +105,7 @@ class McpServer:
         task, self._task = self._task, None
         if task is not None:
             with contextlib.suppress(Exception):
-                self._directory.loop.submit(self._leave()).result(_LEAVE)
+                self._directory.loop.submit(_end(self._link)).result(_LEAVE)
                 task.result(_LEAVE)
             task.cancel()
         self.state = "closed"
@@ -100,55 +115,45 @@ class McpServer:
     def _source(self) -> str:
         return f"mcp:{self.name}"
 
-    async def _serve(self) -> None:
-        """Hold the connection open: it must be entered and left in one task."""
-        self._wake, self._stop = asyncio.Event(), False
+    async def _serve(self, link: _Link) -> None:
+        """Hold a connection open: it must be entered and left in one task."""
         try:
             async with contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(self._timeout):
                     client = self._library.Client(
                         self._target(),
-                        message_handler=self._on_message,
+                        message_handler=_listener(link),
                         read_timeout_seconds=self._timeout,
                     )
-                    self._client = await stack.enter_async_context(client)
+                    link.client = await stack.enter_async_context(client)
                     await self._list()
                 self.state = "ready"
                 self._settled.set()
-                await self._until_stopped()
+                await self._until_stopped(link)
         except TimeoutError:
-            self._fail(f"no answer within {self._timeout:g} s")
+            self._fail(link, f"no answer within {self._timeout:g} s")
         except Exception as error:
-            self._fail(_in_words(error))
+            self._fail(link, _in_words(error))
         finally:
-            self._client = None
+            link.client = None
             self._settled.set()
 
-    async def _until_stopped(self) -> None:
-        wake = self._wake
-        while wake is not None:
-            await wake.wait()
-            wake.clear()
-            if self._stop:
+    async def _until_stopped(self, link: _Link) -> None:
+        while True:
+            await link.wake.wait()
+            link.wake.clear()
+            if link.stop:
                 return
             try:
                 await self._list()
             except Exception as error:
                 self.problems.append(_in_words(error))
 
-    async def _leave(self) -> None:
-        self._stop = True
-        if self._wake is not None:
-            self._wake.set()
-
-    async def _on_message(self, message: Any) -> None:
-        """Look again when the server says that its tools are others now."""
-        if type(message).__name__ == "ToolListChangedNotification" and self._wake is not None:
-            self._wake.set()
-
-    def _fail(self, problem: str) -> None:
-        self.problems.append(problem)
-        self.state = "failed"
+    def _fail(self, link: _Link, problem: str) -> None:
+        """Note a failure, unless another connection has taken the place of this one."""
+        if link is self._link and self.state != "closed":
+            self.problems.append(problem)
+            self.state = "failed"
 
     def _target(self) -> Any:
         if isinstance(self._server, Mapping):
@@ -159,7 +164,7 @@ class McpServer:
 
     async def _list(self) -> None:
         """Take over what the server offers now, page by page."""
-        client = self._client
+        client = self._link.client
         if client is None:
             raise ToolUnavailableError(f"the server {self.name} is not connected")
         offered: list[Any] = []
@@ -209,27 +214,41 @@ class McpServer:
         return run
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
-        client = await self._connected()
+        link = await self._connected()
         try:
-            result = await client.call_tool(name, arguments)
-        except self._library.MCPError as error:
-            raise ToolError(f"The server {self.name} refused: {error}") from error
+            result = await link.client.call_tool(name, arguments)
         except Exception as error:
-            await self._leave()
-            self._fail(_in_words(error))
+            if _is_refusal(error):
+                raise ToolError(f"The server {self.name} refused: {error}") from error
+            self._fail(link, _in_words(error))
+            link.end()
             raise ToolUnavailableError(f"the server {self.name} was lost") from error
         return output_of(result)
 
-    async def _connected(self) -> Any:
+    async def _connected(self) -> _Link:
         """Return the connection; a lost one is tried again once."""
         if self.state == "failed":
             self.start()
         deadline = asyncio.get_running_loop().time() + self._timeout
         while self.state == "connecting" and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
-        if self.state != "ready" or self._client is None:
+        if self.state != "ready" or self._link.client is None:
             raise ToolUnavailableError(f"the server {self.name} cannot be reached")
-        return self._client
+        return self._link
+
+
+async def _end(link: _Link) -> None:
+    link.end()
+
+
+def _listener(link: _Link) -> Callable[[Any], Awaitable[None]]:
+    """Look again when the server says that its tools are others now."""
+
+    async def on_message(message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            link.wake.set()
+
+    return on_message
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -279,6 +298,12 @@ def _content(item: Any) -> tuple[str, dict[str, Any] | None]:
     if kind == "resource_link":
         return f"[{item.uri}]", None
     return f"[{kind} content left out]", None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Tell an answer of the server from the loss of the connection."""
+    refusal: type = need("mcp", "mcp").MCPError
+    return isinstance(error, refusal) and getattr(error, "code", 0) not in _LOST
 
 
 def _in_words(error: BaseException) -> str:
