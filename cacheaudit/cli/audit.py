@@ -95,6 +95,12 @@ def command(
             "judge.",
             "Leave out --quick, or --select, --ignore and --fail-over.",
         )
+    selection = parse_selection(select, ignore)
+    if fail_over is not None and not selection.rules():
+        raise UsageError(
+            "No rule is left to run, so that there are no losses for --fail-over to judge.",
+            "Leave out --fail-over, or choose rules with --select and --ignore.",
+        )
     out = Output(
         form=form,
         as_json=as_json,
@@ -114,7 +120,7 @@ def command(
         until=until,
         db=db,
         switches=Switches.of_texts(switches),
-        selection=parse_selection(select, ignore),
+        selection=selection,
         quick=quick,
         replayed=replayed,
     )

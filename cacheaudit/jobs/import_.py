@@ -88,7 +88,7 @@ def import_files(
 
     Raises:
         UsageError: A named path does not exist, or there is nothing to import.
-        UnknownFormatError: A named file has no known format.
+        UnknownFormatError: A named file has no known format, or nothing named can be read.
     """
     known = tuple(sources) if sources is not None else all_sources()
     problems = Problems()
@@ -99,7 +99,14 @@ def import_files(
             f"No source recognises {', '.join(map(shown, job.unknown[:3]))}.",
             "Other files, if any, were imported; docs/guide/sources.md lists the formats.",
         )
-    return job.report()
+    report = job.report()
+    if report.problems and not report.files_seen and inputs.paths:
+        found = "; ".join(f"{kind}: {examples[0]}" for kind, _, examples in report.problems[:3])
+        raise UnknownFormatError(
+            f"Nothing readable was found ({found}).",
+            "Name a file or a folder that holds recorded sessions.",
+        )
+    return report
 
 
 def _roots(inputs: Inputs, sources: Sequence[Source]) -> list[Path]:

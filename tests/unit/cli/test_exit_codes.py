@@ -53,6 +53,20 @@ def test_a_file_that_is_not_there(tmp_path: Path, command: str) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["audit", "usage", "simulate", "import"])
+@pytest.mark.parametrize("kind", ["pipe", "dangling", "loop"])
+def test_what_is_no_file_is_unreadable_input(tmp_path: Path, command: str, kind: str) -> None:
+    path = tmp_path / "x.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if kind == "loop" else tmp_path / "gone.jsonl")
+    store = ["--db", f"sqlite:///{tmp_path / 'store.db'}"] if command == "import" else []
+    result = run(tmp_path, command, str(path), *store)
+    assert result.exit_code == 2
+    assert "Nothing readable was found" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["audit", "usage"])
 def test_a_file_of_no_known_format(tmp_path: Path, command: str) -> None:
     file = tmp_path / "notes.json"

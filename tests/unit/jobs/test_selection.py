@@ -103,3 +103,8 @@ def test_reports_say_that_nothing_was_looked_for(root: Path, form: str) -> None:
 )
 def test_bare_figures_cannot_be_judged(root: Path, option: list[str]) -> None:
     assert "--quick" in audit(root, "--quick", *option, code=2)
+
+
+@pytest.mark.parametrize("option", [["--select", "none"], ["--ignore", "all"]])
+def test_a_gate_without_rules_does_not_pass(root: Path, option: list[str]) -> None:
+    assert "No rule is left to run" in audit(root, *option, "--fail-over", "1%", code=2)
