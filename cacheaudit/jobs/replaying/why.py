@@ -77,7 +77,8 @@ def why(call: Compared, setting: Setting) -> list[Reason]:
     elif (predicted.read, predicted.written) != _figures(found.parts):
         reasons += _engine_against_rules(call, found, setting)
     if not setting.is_edited:
-        reasons += _record(call, found)
+        said = {reason.kind for reason in reasons}
+        reasons += [reason for reason in _record(call, found) if reason.kind not in said]
     return reasons
 
 
@@ -124,7 +125,7 @@ def _known_causes(call: Compared, found: Measured, setting: Setting) -> Iterator
     if found.miss == "below_minimum" and "below_minimum" not in notes:
         text = "the engine's minimum is larger than the prefix"
         yield Reason("below_minimum", f"{text} at this scale" if setting.scale > 1 else text)
-    if not found.is_whole:
+    if not found.is_whole and not found.evicted:
         yield Reason("granularity", "the engine reuses whole pages, not whole content blocks")
     if setting.switches:
         names = ", ".join(sorted(setting.switches))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from cacheaudit.jobs.inputs import Inputs, silent
+from cacheaudit.jobs.replay import ReplayOptions, replay
 from cacheaudit.report.replay import ReplayResult
 from cacheaudit.simulate.edit import parse_edit
 from tests.unit.replay.builders import SESSIONS
 from tests.unit.replay.conftest import SCALE, Replay
+from tests.unit.replay.ticking import Ticking
 
 EXERCISE = SESSIONS / "exercise-14.session.jsonl"
 FIXES = ("late-tools", "keep-alive", "auto-tool-choice", "mark-previous:over=20", "fan-out")
@@ -117,3 +121,37 @@ def test_a_recorded_trace_of_block_hashes(replayed: Replay, shared: Path) -> Non
     assert (first, second) == ((9_691, 0), (10_024, 0))
     sizes = [sum(figures or 0 for figures in row) for row in (second, *others)]
     assert [row[1] for row in others] == sizes[:-1]
+
+
+def test_without_time_nothing_expires(replayed: Replay) -> None:
+    result = replayed(EXERCISE, clock="fast")
+    wanted = [(1_500, 36_150) if row == 7 else figures for row, figures in enumerate(TABLE, 1)]
+    assert written_read(result) == wanted
+    (row,) = [call for call in result.calls if call.why]
+    assert [reason.kind for reason in row.why] == ["clock"]
+
+
+def test_a_cache_too_small_is_told_apart_from_a_broken_prefix(tmp_path: Path) -> None:
+    """A second text pushes the first one out; by the rules it would be read again."""
+    pytest.importorskip("torch")
+    lines = (SESSIONS / "probe.session.jsonl").read_text().splitlines()
+    records = [json.loads(lines[place]) for place in (0, 3, 1)]
+    for number, record in enumerate(records):
+        record |= {"id": f"c{number}", "started_at": 100 + number, "first_token_at": 100.5 + number}
+        record |= {"ended_at": 100.75 + number}
+    session = tmp_path / "three.session.jsonl"
+    session.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    inputs = Inputs(paths=(session,), environment={}, home=tmp_path)
+    result = replay(
+        inputs, silent, ReplayOptions(scale=10, pages=900), tick=Ticking(), name="small"
+    )
+    first, second, (written, read) = written_read(result)
+    assert first == second == (6_000, 0)
+    # The end of the first text went first, and its beginning is still there.
+    assert written is not None
+    assert read is not None
+    assert 0 < read < 6_000 == read + written
+    last = result.calls[2]
+    assert last.predicted is not None
+    assert last.predicted.cache_read == 6_000
+    assert [reason.kind for reason in last.why] == ["evicted"]
