@@ -164,7 +164,8 @@ def describe(change: Change) -> str:
     words = change.kind.replace("_", " ")
     sizes = " → ".join(part for part in (change.before, change.after) if part)
     detail = f": {sizes}" if sizes else ""
-    return f"First difference: {place}, {words} at byte {change.byte_offset}{detail}."
+    at = "" if change.byte_offset is None else f" at byte {change.byte_offset}"
+    return f"First difference: {place}, {words}{at}{detail}."
 
 
 def place(change: Change | None) -> Place | None:

@@ -44,7 +44,8 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         change = self.change
         about = "" if change.tokens_origin == "recorded" else "about "
-        offset = f"byte {change.byte_offset:,} of the field"
+        at = "a byte not known" if change.byte_offset is None else f"byte {change.byte_offset:,}"
+        offset = f"{at} of the field"
         lines = (
             f"Request {self.number} does not extend request {self.former}",
             f" (conversation {self.conversation!r}).\n",

@@ -8,7 +8,10 @@ from typing import Any, Literal
 import msgspec
 
 from cacheaudit.model.prompt import ContentBlock, Level, Parameter, Prompt
+from cacheaudit.model.redact import without_text
 from cacheaudit.model.tokens import tokens_of
+
+_LONGEST_SETTING = 200
 
 ChangeKind = Literal[
     "added",
@@ -34,7 +37,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             ``1.0`` or blanks inside a JSON text; ``moved``: the content block stands further
             back in the second prompt.
         byte_offset: Bytes that still agree inside the changed field (text content counts in
-            UTF-8 bytes of the text itself, everything else in bytes of its canonical JSON).
+            UTF-8 bytes of the text itself, everything else in bytes of its canonical JSON);
+            ``None`` where only digests were kept.
         prompt_byte_offset: Canonical bytes before the changed content block.
         tokens_after: Tokens of the second prompt from the changed content block to its end.
         tokens_origin: ``recorded``, ``counted`` or ``estimated``.
@@ -46,7 +50,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     level: Level
     path: str
     kind: ChangeKind
-    byte_offset: int
+    byte_offset: int | None
     prompt_byte_offset: int
     tokens_after: int | None
     tokens_origin: str | None
@@ -149,9 +153,18 @@ def _parameter_change(
         prompt_byte_offset=_bytes_before(b, position),
         tokens_after=tokens,
         tokens_origin=origin,
-        after=None if after is None else after.value.decode(errors="replace")[:200],
+        after=None if after is None else _setting(after.value),
         blocks_before=position,
     )
+
+
+def _setting(value: bytes) -> str:
+    """Write a setting without what may be text of a user's, such as a schema's descriptions."""
+    try:
+        value = msgspec.json.encode(without_text(msgspec.json.decode(value)))
+    except msgspec.DecodeError:
+        value = b""
+    return value.decode(errors="replace")[:_LONGEST_SETTING]
 
 
 def _block_change(
@@ -166,7 +179,8 @@ def _block_change(
     old = mine[equal] if equal < len(mine) else None
     new = theirs[equal] if equal < len(theirs) else None
     subject = old if kind == "removed" or new is None else new
-    path, offset = subject.path if subject else level, 0
+    path = subject.path if subject else level
+    offset: int | None = 0
     if old is not None and new is not None and kind not in ("added", "removed"):
         if kind in ("edited", "key_order_only", "representation_only"):
             field, offset = _field_offset(old, new)
@@ -300,10 +314,10 @@ def _same_value(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def _field_offset(old: ContentBlock, new: ContentBlock) -> tuple[str, int]:
+def _field_offset(old: ContentBlock, new: ContentBlock) -> tuple[str, int | None]:
     """Name the first differing field and count the bytes of it that still agree."""
     if not old.canonical or not new.canonical:
-        return "", 0
+        return "", None
     before, after = msgspec.json.decode(old.canonical), msgspec.json.decode(new.canonical)
     found = _differing_field(before, after)
     return found if found is not None else ("", equal_bytes(old.canonical, new.canonical))

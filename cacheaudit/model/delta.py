@@ -22,6 +22,7 @@ from cacheaudit.model.prompt import (
     TokenOrigin,
     digest,
 )
+from cacheaudit.model.redact import without_text
 
 LONGEST_SETTING = 64
 
@@ -33,8 +34,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         provider: As in :class:`cacheaudit.model.prompt.Prompt`.
         model: As there.
         level_order: As there.
-        parameters: As there; a value longer than ``LONGEST_SETTING`` bytes (a schema, say) may have
-            been replaced by its digest.
+        parameters: As there; a value longer than ``LONGEST_SETTING`` bytes (a schema, say), and one
+            that holds more than names and numbers, may have been replaced by its digest.
         automatic_marker: As there.
         only_explicit: As there.
         markers: (index of the content block, lifetime) of every marker.
@@ -178,8 +179,10 @@ def _origins(prompt: Prompt) -> tuple[tuple[int, TokenOrigin | None], ...]:
 
 
 def _short(parameter: Parameter) -> Parameter:
-    """Replace a long value, which may hold text of the user's, by its digest."""
+    """Replace a value that may hold text of the user's by its digest."""
     if len(parameter.value) <= LONGEST_SETTING:
-        return parameter
-    value = msgspec.json.encode(f"blake2b:{digest(parameter.value).hex()}")
-    return msgspec.structs.replace(parameter, value=value)
+        value = msgspec.json.decode(parameter.value)
+        if without_text(value) == value:
+            return parameter
+    hidden = msgspec.json.encode(f"blake2b:{digest(parameter.value).hex()}")
+    return msgspec.structs.replace(parameter, value=hidden)

@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
     level: str
     path: str
-    byte_offset: int
+    byte_offset: int | None
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False):

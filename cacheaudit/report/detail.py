@@ -168,6 +168,7 @@ class ToolDirectory:
         self._lanes: dict[tuple[str, str], tuple[Prompt, tuple[str, ...]]] = {}
         # A new prefix, or a lane that begins with a copy of another one, repeats uses.
         self._uses: set[tuple[str, bytes]] = set()
+        self._is_told = True
 
     def add(self, calls: Iterable[Call]) -> None:
         """Take the calls of a session, each lane in its order."""
@@ -185,6 +186,8 @@ class ToolDirectory:
             self._count_churn(before[1], names)
         shared = 0 if before is None else common_prefix(before[0], prompt)
         for block in prompt.blocks[shared:]:
+            if block.kind in _USES and not block.canonical:
+                self._is_told = False
             name = _used(block)
             identity = (block.path, block.digest)
             if name is not None and identity not in self._uses:
@@ -224,7 +227,7 @@ class ToolDirectory:
                 name=name,
                 tokens=seen.tokens,
                 calls=seen.calls,
-                used=seen.used,
+                used=seen.used if self._is_told else None,
                 versions=max(1, len(seen.digests)),
                 churn=seen.churn,
             )

@@ -78,7 +78,8 @@ def _where(change: DiffChange) -> Iterator[RenderableType]:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("level", change.level)
-    if change.kind not in ("parameter", "added", "removed"):
+    is_inside = change.kind not in ("parameter", "added", "removed")
+    if is_inside and change.byte_offset is not None:
         table.add_row("byte", f"{change.byte_offset:,} of the changed field")
     for label, style, what, text in (
         ("before", "red", change.before, change.before_text),

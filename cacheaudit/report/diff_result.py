@@ -27,7 +27,7 @@ class DiffChange(msgspec.Struct, frozen=True):
 
     level: str
     path: str
-    byte_offset: int
+    byte_offset: int | None
     kind: str
     tokens_after: int | None
     tokens_origin: str | None = None

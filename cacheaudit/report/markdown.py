@@ -246,7 +246,7 @@ def _tools(result: AuditResult) -> Iterator[str]:
             code(tool.name),
             fmt.count(tool.tokens),
             f"{tool.calls:,}",
-            f"{tool.used:,}",
+            fmt.count(tool.used),
             f"{tool.versions:,}",
             f"{tool.churn:,}",
         )
@@ -276,7 +276,8 @@ def _finding(number: int, finding: FindingRow, currency: str) -> Iterator[str]:
     )
     if finding.first_change is not None:
         place = finding.first_change
-        yield f"- Changed at {code(place.path)}, byte {place.byte_offset:,}"
+        at = "" if place.byte_offset is None else f", byte {place.byte_offset:,}"
+        yield f"- Changed at {code(place.path)}{at}"
     if finding.fix is not None:
         saves = _saves(finding.fix, currency)
         yield f"- Fix: {escape(finding.fix.title)}{saves}"

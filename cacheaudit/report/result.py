@@ -89,7 +89,7 @@ class ChangeRow(msgspec.Struct, frozen=True):
 
     level: str
     path: str
-    byte_offset: int
+    byte_offset: int | None
     kind: str
     tokens_after: int | None
     before: str | None = None
@@ -169,7 +169,7 @@ class PlaceRow(msgspec.Struct, frozen=True):
 
     level: str
     path: str
-    byte_offset: int
+    byte_offset: int | None
 
 
 class LossRow(msgspec.Struct, frozen=True):
@@ -395,7 +395,8 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
         name: Name of the tool.
         tokens: Size of its definition, the largest seen; ``None`` where not known.
         calls: Calls that declared it.
-        used: Times that the model used it, as far as later requests show.
+        used: Times that the model used it, as far as later requests show; ``None`` where the text
+            of requests was not kept.
         versions: Different definitions under its name.
         churn: Times that it came, went or moved between two calls of a lane.
     """
@@ -403,7 +404,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tokens: int | None
     calls: int
-    used: int
+    used: int | None
     versions: int = 1
     churn: int = 0
 

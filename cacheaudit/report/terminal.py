@@ -101,7 +101,7 @@ def tools_table(result: AuditResult, width: int) -> Iterator[RenderableType]:
         (
             fmt.printable(tool.name),
             fmt.count(tool.tokens),
-            *(f"{number:,}" for number in (tool.calls, tool.used, tool.versions, tool.churn)),
+            *map(fmt.count, (tool.calls, tool.used, tool.versions, tool.churn)),
         )
         for tool in result.tools[:SHOWN_TOOLS]
     ]

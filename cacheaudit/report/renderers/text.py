@@ -320,7 +320,8 @@ def _lines(finding: FindingRow, currency: str, view: View) -> Iterator[Renderabl
             yield _labelled("", style, f"… {len(lines) - limit} more")
     place = finding.first_change
     if place is not None:
-        where = f"{fmt.printable(place.path)}, byte {place.byte_offset:,}"
+        at = "" if place.byte_offset is None else f", byte {place.byte_offset:,}"
+        where = f"{fmt.printable(place.path)}{at}"
         yield _labelled("changed at", "cyan", where)
     fix = finding.fix
     if fix is None:

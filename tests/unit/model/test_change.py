@@ -7,6 +7,7 @@ import copy
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from cacheaudit.model.change import Change, equal_bytes, first_change
@@ -232,3 +233,28 @@ def test_no_text_of_the_prompt_is_in_the_result() -> None:
 )
 def test_equal_bytes(a: bytes, b: bytes, equal: int) -> None:
     assert equal_bytes(a, b) == equal
+
+
+def test_a_setting_is_shown_without_text() -> None:
+    schema = {"title": "Orders of the customer", "type": "object", "maxItems": 4}
+    wanted = {"format": {"type": "json_schema", "schema": schema}}
+    found = first_change(expand(BASE), expand({**BASE, "output_config": wanted}))
+    assert found is not None
+    assert found.kind == "parameter"
+    assert found.after is not None
+    assert "customer" not in found.after
+    assert "json_schema" in found.after
+    assert "4" in found.after
+
+
+def test_the_byte_is_unknown_where_only_digests_were_kept() -> None:
+    first, second = expand(BASE), expand({**BASE, "system": "It is 12:05."})
+    bare = [
+        msgspec.structs.replace(
+            p, blocks=tuple(msgspec.structs.replace(b, canonical=b"") for b in p.blocks)
+        )
+        for p in (first, second)
+    ]
+    found = first_change(*bare)
+    assert found is not None
+    assert (found.level, found.kind, found.byte_offset) == ("system", "edited", None)

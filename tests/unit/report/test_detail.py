@@ -160,3 +160,15 @@ def test_a_tool_declared_twice_that_goes_once_ends_nothing() -> None:
     )
     rows = {row.name: row for row in directory.rows()}
     assert {name: row.churn for name, row in rows.items()} == {"Bash": 1, "Read": 0}
+
+
+def test_uses_are_unknown_where_the_text_was_not_kept() -> None:
+    opening = [said("go"), used("Bash", 1), said("ok")]
+    whole = prompt([tool("Bash")], opening)
+    bare = msgspec.structs.replace(
+        whole,
+        blocks=tuple(msgspec.structs.replace(block, canonical=b"") for block in whole.blocks),
+    )
+    directory = ToolDirectory()
+    directory.add([call(0, bare)])
+    assert [(row.calls, row.used) for row in directory.rows()] == [(1, None)]

@@ -10,6 +10,7 @@ from cacheaudit.model.change import first_change
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.anthropic import AnthropicProvider
+from cacheaudit.providers.openai import PROVIDER as OPENAI
 from cacheaudit.store import open_store
 
 TOOL = {"name": "read", "description": "reads", "input_schema": {"type": "object", "x": 1}}
@@ -58,6 +59,22 @@ def test_the_first_change_is_in_the_same_place(url: str, name: str) -> None:
     assert found is not None
     whole = msgspec.structs.asdict(expected)
     if expected.kind in ("edited", "key_order_only"):  # what text alone can tell
-        whole |= {"byte_offset": 0, "kind": "edited", "path": whole["path"].split(".input")[0]}
+        whole |= {"byte_offset": None, "kind": "edited", "path": whole["path"].split(".input")[0]}
         whole["path"] = b.blocks[expected.blocks_before].path
     assert msgspec.structs.asdict(found) == whole
+
+
+def test_short_settings_are_kept_unless_they_hold_text(url: str) -> None:
+    body = {
+        "model": "m",
+        "prompt_cache_key": "the plan of Ms X",
+        "reasoning": {"effort": "low"},
+        "input": "x",
+    }
+    with open_store(url) as store:
+        store.write([Call(id="a", prompt=OPENAI.expand(body))], source="t")
+        ((call,),) = [session.calls for session in store.sessions()]
+    assert call.prompt is not None
+    values = {p.name: p.value for p in call.prompt.parameters}
+    assert values["reasoning.effort"] == b'"low"'
+    assert values["prompt_cache_key"].startswith(b'"blake2b:')
