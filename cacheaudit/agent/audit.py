@@ -117,10 +117,10 @@ class CacheAudit:
         self._engine: LocalEngine | None = None
         self._refreshes: KeepAliveService | None = None
         self._watchers: list[Callable[[Attempt], None]] = []
-        self._learners: list[Callable[[Call], None]] = []
+        self.learners: list[Callable[[Call], None]] = []
         if self._planner is not None:
-            self._learners.append(self._planner.learn)
-        is_told = bool(on_call or self._learners or config.telemetry)
+            self.learners.append(self._planner.learn)
+        is_told = bool(on_call or self.learners or config.telemetry)
         self._recorder = Recorder(
             make=self._make,
             open_store=self._open,
@@ -136,13 +136,13 @@ class CacheAudit:
                 config.keep_alive, self._recorder, self._faults, self._now, self._owner
             )
             self._watchers.append(self._refreshes.sent)
-            self._learners.append(self._refreshes.learn)
+            self.learners.append(self._refreshes.learn)
         if config.telemetry:
             told = _telemetry(telemetry)
             self._watchers.append(told.sent)
-            self._learners.append(told.learn)
+            self.learners.append(told.learn)
         if on_call is not None:
-            self._learners.append(on_call)
+            self.learners.append(on_call)
         watch = self._watch if self._watchers else None
         self._hooks = Hooks(
             self._owner, self._recorder, self._faults, self._now, self._planner, watch
@@ -454,7 +454,7 @@ class CacheAudit:
 
     def _learn(self, call: Call) -> None:
         """Tell everybody of a recorded call; one that fails keeps it from nobody else."""
-        for learner in self._learners:
+        for learner in self.learners:
             try:
                 learner(call)
             except Exception as error:

@@ -6,6 +6,7 @@ Whatever fails on the way leaves the history as it was.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -31,6 +32,7 @@ from cacheaudit.agent.compaction.track import PROVIDER, Track, usage_of
 from cacheaudit.agent.fan_out.plain import plain
 from cacheaudit.agent.outputs.store import OutputStore
 from cacheaudit.errors import OutputError, UsageError
+from cacheaudit.model.call import Call
 from cacheaudit.model.clock import Clock, SystemClock
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
@@ -42,6 +44,7 @@ class Audit(Protocol):
     """What a compactor uses of a :class:`~cacheaudit.CacheAudit`."""
 
     mode: Any
+    learners: list[Callable[[Call], None]]
 
     def purpose(self, purpose: str) -> contextlib.AbstractContextManager[Any]:
         """Say why the calls inside a ``with`` block are made."""
@@ -136,6 +139,8 @@ class Compactor:
         self._track = Track(self._settings, places_markers=places)
         self._sent_at: float | None = None
         self.outcome: Outcome | None = None
+        if audit is not None:
+            audit.learners.append(_heard_by(self._track))
 
     def pin(self, name: str, text: str) -> None:
         """Keep a piece of evidence word for word through every compaction."""
@@ -188,7 +193,7 @@ class Compactor:
             return None
         now = self._now()
         wait = self._track.lifetime_seconds(now) * self._settings.lead
-        return max(0.0, last.at + wait - now)
+        return max(0.0, last.kept_at + wait - now)
 
     def prepare(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request to send: shortened, or as it is."""
@@ -441,6 +446,17 @@ class Compactor:
                 "attempts": outcome.attempts,
             },
         )
+
+
+def _heard_by(track: Track) -> Callable[[Call], None]:
+    """Tell a conversation of recorded calls for as long as there is one."""
+    found = weakref.ref(track)
+
+    def hear(call: Call) -> None:
+        if (mine := found()) is not None:
+            mine.heard(call)
+
+    return hear
 
 
 def _failed(outcome: Outcome, reason: str) -> Outcome:

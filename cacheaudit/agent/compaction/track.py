@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -17,6 +18,7 @@ from cacheaudit.agent.compaction.rewrite import Parts
 from cacheaudit.agent.compaction.settings import Compaction
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.errors import PromptError
+from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.tokens import BYTES_PER_TOKEN
 from cacheaudit.model.tokens import tokens_of as tokens_of_blocks
@@ -41,6 +43,7 @@ class Last(msgspec.Struct, frozen=True, kw_only=True):
         front: Estimated tokens of tools and system.
         estimated: Estimated tokens of the whole prompt.
         front_marked: A marker stands at the end of the front.
+        kept_at: Start of the latest refresh of its entry, else its own.
     """
 
     body: Mapping[str, Any]
@@ -49,6 +52,7 @@ class Last(msgspec.Struct, frozen=True, kw_only=True):
     front: int
     estimated: int
     front_marked: bool
+    kept_at: float
 
     @property
     def size(self) -> int:
@@ -82,6 +86,7 @@ class Track:
     def __init__(self, settings: Compaction, *, places_markers: bool) -> None:
         self._settings = settings
         self._places_markers = places_markers
+        self._lock = threading.Lock()
         self.last: Last | None = None
         self.turns = 0
         self._first_size = 0
@@ -92,23 +97,38 @@ class Track:
         prompt = _expanded(body)
         front, front_marked = (0, False) if prompt is None else _front(prompt)
         estimated = tokens_of_blocks(prompt.blocks)[0] if prompt is not None else 0
-        self.last = Last(
+        made = Last(
             body=body,
             usage=usage,
             at=at,
             front=front,
             estimated=estimated or tokens_of(body["messages"]),
             front_marked=front_marked or self._places_markers,
+            kept_at=at,
         )
+        with self._lock:
+            self.last = made
         self.turns += 1
         self._since += 1
         if self._since == 1:
-            self._first_size = self.last.size
+            self._first_size = made.size
+
+    def heard(self, call: Call) -> None:
+        """Note that a refresh has read the entry: it lives on from there."""
+        usage = call.usage
+        if call.purpose != "keep_alive" or usage is None or call.started_at is None:
+            return
+        with self._lock:
+            last = self.last
+            if last is not None and usage.cache_read == last.stored and not usage.cache_write:
+                at = max(last.kept_at, call.started_at)
+                self.last = msgspec.structs.replace(last, kept_at=at)
 
     def compacted(self) -> None:
         """Note that the next request begins a new prefix."""
         self._since = 0
-        self.last = None
+        with self._lock:
+            self.last = None
 
     def lifetime_seconds(self, at: float) -> float:
         """Seconds that the last request's entry lives."""
@@ -123,7 +143,7 @@ class Track:
     def is_warm(self, at: float) -> bool:
         """Whether the last request's entry can still be read."""
         last = self.last
-        return last is not None and at - last.at < self.lifetime_seconds(at)
+        return last is not None and at - last.kept_at < self.lifetime_seconds(at)
 
     def size_of(self, body: Mapping[str, Any]) -> int:
         """Return the tokens that a request will have."""

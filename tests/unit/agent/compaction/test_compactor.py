@@ -18,7 +18,9 @@ from cacheaudit.agent.compaction.kept import carried
 from cacheaudit.agent.compaction.settings import Clearing, Compaction
 from cacheaudit.agent.outputs.store import OutputStore
 from cacheaudit.errors import OutputError, UsageError
+from cacheaudit.model.call import Call
 from cacheaudit.model.clock import FixedClock
+from cacheaudit.model.usage import Usage
 from tests.unit.agent.compaction.histories import body, rounds, said
 from tests.unit.agent.servers import Reply, Script, async_client, client, message, usage
 
@@ -185,6 +187,29 @@ def test_when_warm_cold_and_idle(tmp_path: Path) -> None:
     sent = json.loads(script.sent[-1])
     assert "cache_control" in sent["system"][0]
     assert "cache_control" not in json.dumps(sent["messages"])
+
+
+def test_a_refresh_keeps_the_conversation_warm(tmp_path: Path) -> None:
+    clock = FixedClock(START)
+    with CacheAudit(tmp_path / "u.db", "observe", clock=clock) as audit:
+        compactor = make(tmp_path, Script(), Compaction(when="cold"), audit=audit, clock=clock)
+        request = warmed(compactor)
+        (hear,) = audit.learners
+        clock.advance(270)
+        read = Usage(cache_read=66_000)
+        hear(Call(id="r", purpose="keep_alive", started_at=clock.now(), usage=read))
+        # Another conversation's refresh is none of this one's.
+        other = Usage(cache_read=5_000)
+        hear(Call(id="o", purpose="keep_alive", started_at=clock.now() + 200, usage=other))
+        clock.advance(299)
+        assert compactor.prepare(request) == request
+        assert compactor.outcome is not None
+        assert compactor.outcome.decision.reason == "no_occasion"
+        clock.advance(1)
+        compactor.prepare(request)
+        assert compactor.outcome.decision.occasion == "cold"
+        del compactor
+        hear(Call(id="late", purpose="keep_alive", started_at=0.0, usage=read))
 
 
 def test_the_providers_own_compaction_is_sent_back_first(tmp_path: Path) -> None:

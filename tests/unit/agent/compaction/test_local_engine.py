@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import pytest
 
 from cacheaudit import CacheAudit
 from cacheaudit.agent.compaction.compactor import Compactor
 from cacheaudit.agent.compaction.settings import Compaction, Mode
 from cacheaudit.agent.outputs.store import OutputStore
-from cacheaudit.jobs.demo.scripted import ScriptedClient
+from cacheaudit.jobs.demo.scripted import scripted_client
 from cacheaudit.model.clock import FixedClock
 from tests.unit.agent.compaction.histories import MODEL, rounds
-from tests.unit.agent.servers import KEY
 from tests.unit.local_backend.server.running import Running, running
 
 MARK = {"type": "ephemeral"}
@@ -61,9 +59,9 @@ def test_three_stages(engine: Running, tmp_path: Path, mode: Mode, is_warm: bool
     run = f"{mode}-{is_warm}"
     with (
         CacheAudit(tmp_path / "u.db", "observe", clock=clock) as audit,
-        anthropic.Anthropic(api_key=KEY, base_url=engine.url, max_retries=0) as bare,
+        scripted_client(engine.url, lambda _: [{"type": "text", "text": SUMMARY}]) as bare,
     ):
-        client = ScriptedClient(audit.wrap(bare), lambda _: [{"type": "text", "text": SUMMARY}])
+        client = audit.wrap(bare)
         plan = Compaction(mode=mode, keep_recent=60, expected_summary=60, summary_tokens=400)
         compactor = Compactor(client, OutputStore(tmp_path / "o"), plan, audit=audit, clock=clock)
         history = rounds(4, 700)
