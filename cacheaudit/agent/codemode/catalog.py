@@ -19,8 +19,9 @@ _RULES: Final = """\
 Runs a Python script that calls tools and returns only what it says: use it for several calls, and
 to filter what they return. You see text(), print(), the value of the last expression and errors;
 results of tools stay in the script.
-Tools are functions; await them, together with asyncio.gather (import asyncio first). A failed call
-raises; other calls and output so far remain. Types are checked before anything runs.
+Tools are functions; await them, together with asyncio.gather (import asyncio first; it takes no
+return_exceptions). A failed call raises; other calls and output so far remain. Types are checked
+before anything runs.
 The language is a part of Python: no generators (yield), no files, no network; of the standard
 library json, re, math, datetime, asyncio, collections, itertools, functools, random, csv, base64,
 hashlib, dataclasses, typing, time. Nothing is kept between scripts but what store() keeps.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -110,6 +111,7 @@ class Functions:
         self._limits = limits
         self._values = values
         self._home = home
+        self._end = time.monotonic() + limits.seconds
 
     def all(self) -> dict[str, Function]:
         """Return everything that can be called, by name."""
@@ -128,8 +130,23 @@ class Functions:
             helpers["save_output"] = lambda value: keep(str(value)).handle
             helpers["read_output"] = reader.read_output
             helpers["search_output"] = reader.search_output
+        helpers["time.sleep"] = lambda seconds: time.sleep(self._bounded(seconds))
+        helpers["asyncio.sleep"] = self._sleep
         made = {name: self._helper(function) for name, function in helpers.items()}
         return {**{name: self._function(tool) for name, tool in self.tools.items()}, **made}
+
+    def _bounded(self, seconds: float) -> float:
+        """Refuse a sleep that would outlast the script's time; waiting for it would be in vain."""
+        left = self._end - time.monotonic()
+        if seconds > left:
+            raise TimeoutError(
+                f"{seconds:g} s of sleep are more than the {left:.0f} s that are left"
+            )
+        return max(0.0, float(seconds))
+
+    def _sleep(self, seconds: float, *_: Any) -> Any:
+        sleeping = asyncio.sleep(self._bounded(seconds))
+        return asyncio.run_coroutine_threadsafe(sleeping, self._home)
 
     def _helper(self, function: Callable[..., Any]) -> Function:
         def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,7 +201,7 @@ class Functions:
         by_name = {tool.name: function for function, tool in self.tools.items()}
         function = name if name in self.tools else by_name.get(name)
         if function is None:
-            alike = ", ".join(item["name"] for item in self._search(str(name), 3))
+            alike = ", ".join(self._directory.alike(str(name)))
             raise ValueError(f"there is no tool {name!r}; alike: {alike or 'none'}")
         tool = self.tools[function]
         schema = msgspec.json.encode(tool.input_schema).decode()
@@ -200,9 +217,9 @@ class Functions:
 def unknown_names(message: str, tools: Mapping[str, Tool], directory: ToolDirectory) -> str:
     """Name tools that a script may have meant, where the checker knows no such name."""
     found: list[str] = []
+    by_name = {tool.name: function for function, tool in tools.items()}
     for name in dict.fromkeys(re.findall(r"Name `(\w+)` used when not defined", message)):
-        by_name = {tool.name: function for function, tool in tools.items()}
-        alike = [by_name[tool.name] for tool in directory.search(name, 3) if tool.name in by_name]
+        alike = [by_name[tool] for tool in directory.alike(name) if tool in by_name]
         if alike:
             found.append(f"{name}: did you mean {', '.join(alike)}?")
     return "\n".join(found)

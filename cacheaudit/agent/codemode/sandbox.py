@@ -14,11 +14,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from cacheaudit._lazy import need
+from cacheaudit.agent.codemode.checks import serious
 from cacheaudit.agent.codemode.settings import CodeLimits
 
 Function = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -88,10 +90,10 @@ class Sandbox:
                 type_check=True,
                 type_check_stubs=stubs,
                 type_check_format="concise",
-                # Sleeps end with the script's own time; no host function is asked for anything.
-                os_policy={"sleep_system_max": self._limits.compute_seconds},
+                # Sleeps are answered here, so that they end with the script's time.
+                os_policy={"sleep": "call_host"},
             ) as session:
-                return self._drive(session, code, functions, on_print, deadline)
+                return self._checked(session, code, functions, on_print, deadline)
         except monty.MontyTypingError as error:
             return Ran(error="type_errors", message=_short(error.display()))
         except monty.MontySyntaxError as error:
@@ -136,14 +138,13 @@ class Sandbox:
         return {
             "max_memory": limits.memory,
             "max_feed_duration_secs": limits.compute_seconds,
-            "max_total_sleep_secs": limits.compute_seconds,
             "max_recursion_depth": limits.recursion,
             # A call may take three steps: the name, the call, its result. Beyond that nothing of
             # the script runs any more, not even its handlers of exceptions.
             "max_suspensions": 3 * limits.calls + limits.helper_calls + _SPARE,
         }
 
-    def _drive(
+    def _checked(
         self,
         session: Any,
         code: str,
@@ -151,11 +152,26 @@ class Sandbox:
         on_print: Callable[[str], None],
         deadline: float,
     ) -> Ran:
+        """Check the types, then run; run too where nothing that was found is a mistake for sure."""
+        start = partial(session.feed_start, code, print_callback=lambda _, text: on_print(text))
+        try:
+            return self._drive(start, functions, deadline)
+        except self._monty.MontyTypingError as error:
+            if serious(error.display(), functions):
+                raise
+        return self._drive(partial(start, skip_type_check=True), functions, deadline)
+
+    def _drive(
+        self,
+        start: Callable[[], Any],
+        functions: Mapping[str, Function],
+        deadline: float,
+    ) -> Ran:
         """Answer what the script asks for until it ends or its time is over."""
         monty = self._monty
         pending: dict[int, concurrent.futures.Future[Any]] = {}
         try:
-            step = session.feed_start(code, print_callback=lambda _, text: on_print(text))
+            step = start()
             while not isinstance(step, monty.MontyComplete):
                 if time.monotonic() > deadline:
                     return self._late()
@@ -166,7 +182,7 @@ class Sandbox:
                     step = step.resume(settled)
                 elif isinstance(step, monty.NameLookupSnapshot):
                     step = _looked_up(step, functions)
-                elif step.is_os_function:
+                elif step.is_os_function and step.function_name not in functions:
                     step = step.resume_auto()
                 else:
                     step = self._called(step, functions, pending)

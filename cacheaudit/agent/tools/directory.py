@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cacheaudit.agent.outputs.filter import OutputFilter
 from cacheaudit.agent.tools.call_tool import Caller, Permit
@@ -14,6 +15,8 @@ from cacheaudit.agent.tools.schemas import make_tool
 from cacheaudit.agent.tools.search import ToolIndex
 from cacheaudit.agent.tools.tool import RESERVED, Tool
 from cacheaudit.errors import ConfigError, ToolError
+
+_LONGEST_NAME: Final = 128
 
 if TYPE_CHECKING:
     from cacheaudit.agent.codemode.sandbox import Sandbox
@@ -155,6 +158,18 @@ class ToolDirectory:
         """
         with self._lock:
             return [self._tools[name] for name, _ in self._index.search(query, limit)]
+
+    def alike(self, name: str, limit: int = 3) -> list[str]:
+        """Name tools that may be meant by a name that is none.
+
+        Args:
+            name: The name that was used.
+            limit: Most to return.
+        """
+        with self._lock:
+            near = difflib.get_close_matches(name[:_LONGEST_NAME], self._tools, limit)
+            found = [tool for tool, _ in self._index.search(name, limit)]
+        return list(dict.fromkeys([*near, *found]))[:limit]
 
     def connect(
         self, name: str, server: Any, *, timeout: float = 30.0, wait: bool = False

@@ -213,7 +213,7 @@ class ToolSession:
         return await self.directory.caller.call(tool, inner)
 
     def _unknown(self, name: str) -> Outcome:
-        alike = [tool.name for tool in self.directory.search(str(name), 3)]
+        alike = self.directory.alike(str(name))
         do = f"Find it with {SEARCH}." if SEARCH in self._names else "Use a tool that is declared."
         return failure(str(name), "unknown_tool", do, did_you_mean=alike)
 
