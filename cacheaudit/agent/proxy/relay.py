@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -77,7 +78,9 @@ class Relay:
     def __init__(self, record: Any) -> None:
         self._http = library()
         self._record = record
+        self._lock = threading.Lock()
         self._transports: dict[str | None, Any] = {}
+        self._is_closed = False
 
     def send(self, method: str, url: str, headers: Headers, body: bytes | None) -> Response:
         """Send a request once.
@@ -92,10 +95,16 @@ class Relay:
             UnreachableError: There is no response.
         """
         request = self._request(method, url, headers, body)
+        transport = self._transport(url)
         try:
-            response = self._transport(url).handle_request(request)
+            response = transport.handle_request(request)
         except Exception as error:
             raise UnreachableError(failure_name(error)) from error
+        if self._is_closed:
+            # It came while everything was being closed: nobody else would close its connection.
+            response.close()
+            transport.close()
+            raise UnreachableError("closed")
         raw = [
             (name.decode("latin-1"), value.decode("latin-1"))
             for name, value in response.headers.raw
@@ -110,8 +119,10 @@ class Relay:
         )
 
     def close(self) -> None:
-        """Close all connections."""
-        transports, self._transports = self._transports, {}
+        """Close all connections; what is sent later is refused."""
+        with self._lock:
+            self._is_closed = True
+            transports, self._transports = self._transports, {}
         for transport in transports.values():
             transport.close()
 
@@ -132,13 +143,18 @@ class Relay:
     def _transport(self, url: str) -> Any:
         """Return the connections that an address is reached by: straight, or by another proxy."""
         way = _proxy_of(url)
-        if way not in self._transports:
+        # Making one takes some 20 ms, for the certificates: not once for each of many threads.
+        with self._lock:
+            if self._is_closed:
+                raise UnreachableError("closed")
+            if (known := self._transports.get(way)) is not None:
+                return known
             limits = self._http.Limits(
                 max_connections=None, max_keepalive_connections=_KEPT_OPEN, keepalive_expiry=30.0
             )
             inner = self._http.HTTPTransport(limits=limits, proxy=way)
-            self._transports.setdefault(way, self._record(inner))
-        return self._transports[way]
+            made = self._transports[way] = self._record(inner)
+            return made
 
 
 def library() -> Any:

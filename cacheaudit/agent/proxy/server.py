@@ -108,29 +108,32 @@ class _Server(ThreadingHTTPServer):
         self.relay = relay
         self.routes = routes
         self.scope = scope
-        self._open: dict[socket.socket, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._ended = threading.Condition()
         super().__init__(place, _Handler)
 
-    def came(self, connection: socket.socket) -> None:
-        """Remember a connection while it is open."""
-        with self._lock:
-            self._open[connection] = threading.current_thread()
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Remember a connection before its thread runs: one that is not known is not ended."""
+        with self._ended:
+            self._open.add(request)
+        super().process_request(request, client_address)
 
-    def went(self, connection: socket.socket) -> None:
-        """Forget it."""
-        with self._lock:
-            self._open.pop(connection, None)
+    @override
+    def shutdown_request(self, request: Any) -> None:
+        """Forget it once it is closed."""
+        super().shutdown_request(request)
+        with self._ended:
+            self._open.discard(request)
+            self._ended.notify_all()
 
     def hang_up(self, timeout: float = 5.0) -> None:
-        """End the connections that are open, and wait for their threads."""
-        with self._lock:
-            found = list(self._open.items())
-        for connection, _ in found:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for _, thread in found:
-            thread.join(timeout)
+        """End the connections that are open, and wait until their threads have."""
+        with self._ended:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._ended.wait_for(lambda: not self._open, timeout)
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -144,13 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     @override
-    def setup(self) -> None:
-        super().setup()
-        self.server.came(self.connection)
-
-    @override
     def finish(self) -> None:
-        self.server.went(self.connection)
         with contextlib.suppress(OSError):
             super().finish()
 

@@ -239,8 +239,12 @@ def loopback(script: Script) -> Iterator[str]:
                 return
             self.wfile.write(b"0\r\n\r\n")
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        # The default of 5 turns away what comes at once: connections are reset or wait for seconds.
+        request_queue_size = 256
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

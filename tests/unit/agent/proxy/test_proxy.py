@@ -306,7 +306,69 @@ def test_no_thread_is_left(audit: CacheAudit) -> None:
     with world(audit, Script()) as address, client(address) as sdk:
         sdk.messages.create(**BODY)  # type: ignore[call-overload]
     assert audit.close()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.005)
     assert threading.active_count() <= before
+
+
+def test_one_set_of_connections_for_all_threads() -> None:
+    made: list[Any] = []
+
+    def record(inner: Any) -> Any:
+        made.append(inner)
+        return inner
+
+    hands = relay.Relay(record)
+    start = threading.Barrier(16)
+
+    def send() -> None:
+        start.wait(10)
+        with contextlib.suppress(relay.UnreachableError):
+            hands.send("GET", "http://127.0.0.1:9/x", [], None)
+
+    threads = [threading.Thread(target=send) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    hands.close()
+    assert len(made) == 1
+
+
+def test_what_comes_while_it_closes_opens_nothing(audit: CacheAudit) -> None:
+    """A request on its way keeps no connection, and one that comes later is not sent."""
+    arrived, go = threading.Event(), threading.Event()
+    kinds: list[str] = []
+
+    def late(_: bytes) -> Reply:
+        arrived.set()
+        assert go.wait(10)
+        return Reply(message())
+
+    script = Script(late)
+    with loopback(script) as upstream:
+        hands = relay.Relay(audit.transport)
+
+        def send() -> None:
+            try:
+                hands.send("POST", f"{upstream}/v1/messages", [], json.dumps(BODY).encode())
+            except relay.UnreachableError as error:
+                kinds.append(error.kind)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        assert arrived.wait(10)
+        hands.close()
+        go.set()
+        thread.join(10)
+        assert not thread.is_alive()
+        send()
+    assert len(kinds) == 2
+    assert kinds[1] == "closed"
+    assert len(script.sent) == 1
+    assert audit.flush()
+    assert audit.state.waiting == 0
 
 
 @pytest.mark.parametrize(
