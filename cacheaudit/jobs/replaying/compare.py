@@ -11,7 +11,7 @@ from cacheaudit.jobs.replaying.client import Failure
 from cacheaudit.jobs.replaying.measure import Measured
 from cacheaudit.jobs.replaying.plan import Step
 from cacheaudit.jobs.replaying.send import Answer
-from cacheaudit.jobs.replaying.why import Compared, Setting, why
+from cacheaudit.jobs.replaying.why import Compared, Setting, is_refused, why
 from cacheaudit.model.usage import Usage
 from cacheaudit.report.replay import BackendRow, Reason, ReplayedCall, ReplayResult, ReplayTotals
 from cacheaudit.report.simulation import Parts
@@ -112,13 +112,14 @@ def _call(
             found=answer.found,
             rules=answer.rules,
             unsent=answer.unsent,
+            is_floored=answer.counted == "floored",
             after=after if after in short else None,
             is_failed=after is not None and short.get(after, False),
             by_switch=by_switch.get(simulated.id),
         )
         reasons = why(compared, setting)
         if isinstance(answer.found, Failure):
-            short[simulated.id] = True
+            short[simulated.id] = not is_refused(simulated, answer.found)
         elif (
             predicted is not None
             and _stored(answer.found.parts) < predicted.read + predicted.written

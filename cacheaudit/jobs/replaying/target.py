@@ -18,6 +18,8 @@ from cacheaudit.jobs.replaying.plan import RuleSet
 
 LOCAL: Final = "local"
 _SAMPLE: Final = 1_000
+# A response comes in one piece, and a long prompt may be computed for a long time.
+_PATIENCE_S: Final = 3_600.0
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +106,7 @@ class Targets:
         return self._stack.enter_context(LocalServer(options(self._wanted, rules)))
 
     def _connected(self, url: str) -> Target:
-        client = Client(url, self._tick, key=self._wanted.key)
+        client = Client(url, self._tick, key=self._wanted.key, timeout=_PATIENCE_S)
         self._stack.callback(client.close)
         server = client.describe()
         if isinstance(server, Failure):
@@ -122,7 +124,7 @@ class Targets:
 
 def options(wanted: Wanted, rules: RuleSet) -> Sequence[str]:
     """Write the options of a local server."""
-    found = ["--model", wanted.model, "--any-model", "--rules", rules]
+    found = ["--model", wanted.model, "--any-model", "--rules", rules, "--request-timeout", "0"]
     found += ["--clock", "manual" if wanted.clock == "recorded" else "system"]
     if wanted.each_block:
         found += ["--each-block"]

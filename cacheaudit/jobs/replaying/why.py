@@ -21,6 +21,7 @@ _MISSES: Final[Mapping[str, str]] = {
     "expired": "the engine's rules let it expire",
     "not_readable_yet": "on the engine it was still being written",
 }
+_BAD_REQUEST: Final = 400
 _TIMED: Final = frozenset({"expired", "not_yet_readable"})
 
 
@@ -49,6 +50,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         found: What the engine did, or how the request failed.
         rules: Cache rules of the server, where it says so.
         unsent: Settings that could not be sent.
+        is_floored: Whether content had to be sent larger than its scaled size.
         after: Id of a call whose entry this one would have read, but that failed or stored less.
         is_failed: Whether that one failed.
         by_switch: A disputed rule under which the prediction would be what was billed.
@@ -59,6 +61,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     found: Measured | Failure
     rules: str | None
     unsent: tuple[str, ...] = ()
+    is_floored: bool = False
     after: str | None = None
     is_failed: bool = False
     by_switch: str | None = None
@@ -67,10 +70,12 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 def why(call: Compared, setting: Setting) -> list[Reason]:
     """Explain a call; empty where all that is known agrees."""
     found = call.found
+    predicted = call.row.predicted
     if isinstance(found, Failure):
+        if is_refused(call.row, found):
+            return [Reason("refused", f"the server refuses it as the rules do: {found.detail}")]
         return [Reason("failed", _failed(found))]
     reasons: list[Reason] = []
-    predicted = call.row.predicted
     if predicted is None:
         reason = call.row.detail or call.row.refused or "no prediction"
         reasons.append(Reason("not_predicted", f"not predicted: {reason}"))
@@ -80,6 +85,12 @@ def why(call: Compared, setting: Setting) -> list[Reason]:
         said = {reason.kind for reason in reasons}
         reasons += [reason for reason in _record(call, found) if reason.kind not in said]
     return reasons
+
+
+def is_refused(row: SimCall, failure: Failure) -> bool:
+    """Whether rules and server agree that a request is none."""
+    refused = row.predicted is not None and row.predicted.refused is not None
+    return refused and failure.status == _BAD_REQUEST
 
 
 def _figures(parts: Parts) -> tuple[int | None, int | None]:
@@ -125,6 +136,8 @@ def _known_causes(call: Compared, found: Measured, setting: Setting) -> Iterator
     if found.miss == "below_minimum" and "below_minimum" not in notes:
         text = "the engine's minimum is larger than the prefix"
         yield Reason("below_minimum", f"{text} at this scale" if setting.scale > 1 else text)
+    if call.is_floored and "below_minimum" in notes and found.miss != "below_minimum":
+        yield Reason("above_minimum", "JSON made a prefix longer than the minimum at this scale")
     if not found.is_whole and not found.evicted:
         yield Reason("granularity", "the engine reuses whole pages, not whole content blocks")
     if setting.switches:

@@ -73,6 +73,12 @@ def test_a_failure_says_what_the_server_said() -> None:
     assert reason.text == "the request failed with bad (HTTP 400): no"
 
 
+def test_what_rules_and_server_refuse_is_no_failure() -> None:
+    refused = Outcome(read=0, writes={}, uncached=9, refused="five markers")
+    assert kinds(row(refused), Failure("invalid_request_error", 400, "no")) == ["refused"]
+    assert kinds(row(refused), Failure("api_error", 500)) == ["failed"]
+
+
 @pytest.mark.parametrize(
     ("found", "more", "setting", "wanted"),
     [
@@ -101,6 +107,12 @@ def test_engine_against_rules(
 ) -> None:
     chosen = msgspec.structs.replace(PLAIN, **setting)
     assert kinds(row(rules(5, 10)), found, chosen, **more) == wanted
+
+
+def test_json_that_carries_a_prefix_over_the_minimum() -> None:
+    found = row(rules(0, 15, "below_minimum"))
+    assert kinds(found, engine(5, 10), is_floored=True) == ["above_minimum"]
+    assert kinds(found, engine(5, 10)) == ["unexplained"]
 
 
 def test_an_engine_without_marker_rules_reads_what_it_holds() -> None:
