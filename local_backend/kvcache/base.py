@@ -232,6 +232,23 @@ class PrefixCache(ABC):
         """
 
     @abstractmethod
+    def add_end(self, pin: Pin, key: TokenKey, tokens: int, page: int) -> bool:
+        """Keep a page that never became full, to be copied by prompts that go on like it.
+
+        It is found as a tail only, never lent, written to a tier or saved, and goes before any
+        whole page does.
+
+        Args:
+            pin: Ends where the page begins.
+            key: The prompt, at least to the last of these tokens.
+            tokens: How many of the page's first tokens are complete.
+            page: Belongs to the caller.
+
+        Returns:
+            Whether the cache took it over; not where it has as much already, or keeps no tails.
+        """
+
+    @abstractmethod
     def unpin(self, pin: Pin, *, is_use: bool = True) -> None:
         """Give a pin back; its pages may be evicted once no other pin protects them.
 

@@ -19,6 +19,11 @@ def branch_key(page: bytes, extra: PageExtra | None) -> bytes:
     return page[:cut] + _FENCE + extra[0] + page[cut:]
 
 
+def within(extra: PageExtra | None, tokens: int) -> PageExtra | None:
+    """An extra, if it takes effect among the first tokens of its page."""
+    return None if extra is None or extra[1] >= tokens else extra
+
+
 def common_bytes(one: bytes, other: bytes) -> int:
     """Length of the common beginning of two short strings."""
     size = min(len(one), len(other))

@@ -200,6 +200,19 @@ class CacheGroup(ABC):
         """Drop pages of the sequence from an index on."""
 
     @abstractmethod
+    def leave_end(self, table: Table, key: TokenKey, computed: int) -> bool:
+        """Offer the cache the page that never became full, before the table is closed.
+
+        Args:
+            table: Of the sequence.
+            key: Its tokens.
+            computed: How many of them are complete.
+
+        Returns:
+            Whether the cache took it over.
+        """
+
+    @abstractmethod
     def close(self, table: Table) -> None:
         """Give everything back."""
 

@@ -197,6 +197,10 @@ class HashCache(PrefixCache):
         self._version += 1
         return known
 
+    @override
+    def add_end(self, pin: Pin, key: TokenKey, tokens: int, page: int) -> bool:
+        return False
+
     def _add(self, block: Block) -> None:
         if block.key in self._blocks:
             self._twins.setdefault(block.key, []).append(block)

@@ -359,12 +359,19 @@ class CacheManager:
         return other
 
     def release(self, sequence: Sequence) -> None:
-        """Take a request's pages back; what was published stays in the cache."""
+        """Take a request's pages back; what was published stays in the cache.
+
+        So does the page that never became full, where tails are reused, as long as there is room.
+        """
         self._require_live(sequence)
         for group, table in zip(self.groups, sequence.tables, strict=True):
+            waits = False
             if self._copies:
-                own = list(group.table_pages(table))
-                self._copies.cancel(group.spec.name, self._sole(group, own))
+                own = self._sole(group, group.table_pages(table))
+                waits = self._copies.concerns(group.spec.name, own)
+                self._copies.cancel(group.spec.name, own)
+            if not waits and group.leave_end(table, sequence.key, sequence.computed):
+                self.events.emit(EventKind.PUBLISH, 1, 0, sequence.name)
             group.close(table)
         sequence.is_live = False
         del self._live[sequence.name]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from local_backend._typing import override
 from local_backend.kvcache.base import Match, Pin, PrefixCache, Segment, require
+from local_backend.kvcache.compare import branch_key, within
 from local_backend.kvcache.evict import Entry, Policy
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey, page_key
 from local_backend.kvcache.pages import PagePool, no_pages
@@ -41,6 +42,7 @@ class NaiveCache(PrefixCache):
             raise ValueError(f"the naive cache knows no order {policy.name!r}")
         super().__init__(pool, page_size, policy, tails=tails)
         self.records: list[Record] = []
+        self.ends: list[Record] = []
 
     @property
     @override
@@ -68,12 +70,29 @@ class NaiveCache(PrefixCache):
             found.append(record)
         match = self._match(key, found)
         if self.tails and limit > match.length:
-            for record in self.records:
-                count = min(self._agreeing(record, key, len(found)), limit - match.length)
-                if count > match.tail_tokens:
-                    match.tail_tokens = count
-                    match.tail = self._match(key, [*found, record])
+            count, record = self._best_tail(key, len(found), limit - match.length)
+            if record is not None:
+                match.tail_tokens = count
+                match.tail = self._match(key, [*found, record])
         return match
+
+    def _best_tail(self, key: TokenKey, index: int, room: int) -> tuple[int, Record | None]:
+        """The page with the longest common beginning; among equals the nearest before ours."""
+        every = [*self.records, *self.ends]
+        counts = [min(self._agreeing(record, key, index), room) for record in every]
+        most = max(counts, default=0)
+        if not most:
+            return 0, None
+        step = self.page_bytes
+        begin = index * step
+        wanted = branch_key(key.data[begin : begin + step], key.extras(self.page_size).get(index))
+        filed = sorted(
+            (branch_key(record.prefix[1][begin:], record.prefix[2][-1]), place)
+            for place, (record, count) in enumerate(zip(every, counts, strict=True))
+            if count == most
+        )
+        before = [place for name, place in filed if name < wanted]
+        return most, every[before[-1] if before else filed[0][1]]
 
     def _match(self, key: TokenKey, found: list[Record]) -> Match:
         idle = sum(1 for record in found if record.lock == 0)
@@ -89,7 +108,7 @@ class NaiveCache(PrefixCache):
         same_before = tuple(ours.get(page) for page in range(index)) == seen[:-1]
         if root != key.root or data[:begin] != key.data[:begin] or not same_before:
             return 0
-        if len(data) != begin + self.page_bytes:
+        if not begin < len(data) <= begin + self.page_bytes:
             return 0
         extras = [extra for extra in (ours.get(index), seen[-1]) if extra is not None]
         room = self.page_size
@@ -99,7 +118,7 @@ class NaiveCache(PrefixCache):
         while count < room:
             at = begin + count * TOKEN_BYTES
             token = key.data[at : at + TOKEN_BYTES]
-            if not token or token != data[at : at + TOKEN_BYTES]:
+            if len(token) < TOKEN_BYTES or token != data[at : at + TOKEN_BYTES]:
                 break
             count += 1
         return count
@@ -166,6 +185,7 @@ class NaiveCache(PrefixCache):
                 self.records.append(record)
                 self._cached += 1
                 self._evictable += 1
+                self._drop_covered(prefix)
             else:
                 known += 1
             self._lock(record)
@@ -173,6 +193,46 @@ class NaiveCache(PrefixCache):
             pin.pages += 1
         self._version += 1
         return known
+
+    @override
+    def add_end(self, pin: Pin, key: TokenKey, tokens: int, page: int) -> bool:
+        self._require_live(pin)
+        if not self.tails:
+            return False
+        begin = pin.pages * self.page_bytes
+        root, data, seen = self._prefix(key, pin.pages)
+        extras = (*seen[:-1], within(seen[-1], tokens))
+        prefix = (root, data[: begin + tokens * TOKEN_BYTES], extras)
+        cut = TokenKey(key.root, prefix[1], key.spans)
+        if self._best_tail(cut, pin.pages, tokens)[0] == tokens:
+            return False
+        self._drop_covered(prefix)
+        self.ends.append(Record(prefix, page, self._tick()))
+        self._cached += 1
+        self._evictable += 1
+        self._version += 1
+        return True
+
+    def _drop_covered(self, prefix: Prefix) -> None:
+        """Drop idle ends that are the beginning of a page which comes in their place."""
+        root, data, seen = prefix
+        for end in list(self.ends):
+            key, theirs, extras = end.prefix
+            extra = within(seen[-1], len(theirs) % self.page_bytes // TOKEN_BYTES)
+            if (
+                end.lock == 0
+                and key == root
+                and data.startswith(theirs)
+                and (len(theirs) - 1) // self.page_bytes == (len(data) - 1) // self.page_bytes
+                and extras == (*seen[:-1], extra)
+            ):
+                self._drop_end(end)
+
+    def _drop_end(self, end: Record) -> None:
+        self.ends.remove(end)
+        self._cached -= 1
+        self._evictable -= 1
+        self.pool.drop(array("i", [end.page]))
 
     @override
     def unpin(self, pin: Pin, *, is_use: bool = True) -> None:
@@ -202,6 +262,11 @@ class NaiveCache(PrefixCache):
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
         policy = self._queue.policy
+        idle = sorted((r for r in self.ends if r.lock == 0), key=lambda record: record.stamp)
+        for end in idle[:count]:
+            self._drop_end(end)
+        gone = min(count, len(idle))
+        count -= gone
         while len(freed) < count:
             ends = [r for r in self.records if r.lock == 0 and self._is_end(r)]
             if not ends:
@@ -213,12 +278,12 @@ class NaiveCache(PrefixCache):
             freed.append(victim.page)
         self._cached -= len(freed)
         self._evictable -= len(freed)
-        self.books.evicted_pages += len(freed)
-        self._version += bool(freed)
+        self.books.evicted_pages += len(freed) + gone
+        self._version += bool(freed) or bool(gone)
         if victims and self.victim_sink is not None:
             self.victim_sink(victims)
         self.pool.drop(freed)
-        return len(freed)
+        return len(freed) + gone
 
     def _identity(self, record: Record) -> bytes:
         key, data, seen = record.prefix
@@ -234,7 +299,7 @@ class NaiveCache(PrefixCache):
 
     @override
     def all_pages(self) -> Iterator[int]:
-        return (record.page for record in self.records)
+        return (record.page for record in [*self.records, *self.ends])
 
     @override
     def export(self) -> list[Segment]:
@@ -272,7 +337,7 @@ class NaiveCache(PrefixCache):
 
     @override
     def check_integrity(self) -> None:
-        records = self.records
+        records = [*self.records, *self.ends]
         require(len(records) == self._cached, "the number of pages is wrong")
         idle = sum(1 for record in records if record.lock == 0)
         require(idle == self._evictable, "evictable pages are miscounted")
@@ -280,4 +345,6 @@ class NaiveCache(PrefixCache):
         require(len(prefixes) == len(records), "a page is listed twice")
         for root, data, seen in prefixes:
             before = (root, data[: -self.page_bytes], seen[:-1])
+            if len(data) % self.page_bytes:
+                before = (root, data[: -(len(data) % self.page_bytes)], seen[:-1])
             require(len(seen) == 1 or before in prefixes, "a chain has a gap")

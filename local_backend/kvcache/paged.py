@@ -155,6 +155,19 @@ class PagedGroup(CacheGroup):
         self.drop(gone)
 
     @override
+    def leave_end(self, table: Table, key: TokenKey, computed: int) -> bool:
+        if not isinstance(table, PagedTable):
+            raise TypeError("the table is of another group")
+        index, tokens = divmod(computed, self.page_size)
+        if not tokens or index != table.published or not self.is_writable(table, index):
+            return False
+        if not self.cache.add_end(table.pin, key, tokens, table.pages[index]):
+            return False
+        table.pages.pop(index)
+        self.owned -= 1
+        return True
+
+    @override
     def close(self, table: Table) -> None:
         if not isinstance(table, PagedTable):
             raise TypeError("the table is of another group")

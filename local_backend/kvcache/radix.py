@@ -17,14 +17,16 @@ from local_backend.kvcache.compare import (
     branch_key,
     common_pages,
     common_tokens,
-    nearest,
     same_extras,
+    within,
 )
 from local_backend.kvcache.evict import Policy
-from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey, page_key
+from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey
 from local_backend.kvcache.pages import PagePool, no_pages
 from local_backend.kvcache.radix_check import check_tree
+from local_backend.kvcache.radix_ends import Ends, near
 from local_backend.kvcache.radix_node import Node
+from local_backend.kvcache.radix_segments import segments_of
 
 Extras = Mapping[int, PageExtra]
 
@@ -40,6 +42,7 @@ class RadixCache(PrefixCache):
         super().__init__(pool, page_size, policy, tails=tails)
         self._roots: dict[bytes, Node] = {}
         self._nodes = 0
+        self._ends = Ends(self.page_bytes)
 
     @property
     @override
@@ -109,8 +112,8 @@ class RadixCache(PrefixCache):
         else:
             wanted = branch_key(ours, extra)
             first = wanted[:TOKEN_BYTES]
-            near = nearest(node.order, wanted)
-            candidates = [(node.children[name], 0) for name in near if name.startswith(first)]
+            found = near(node, wanted)
+            candidates = [(child, 0) for name, child in found if name.startswith(first)]
         for child, offset in candidates:
             theirs = child.data[offset * step : (offset + 1) * step]
             count = min(common_tokens(ours, extra, theirs, child.extras.get(offset)), room)
@@ -144,6 +147,7 @@ class RadixCache(PrefixCache):
                 offset -= match.offset
             if offset < len(child.pages):
                 child = self._split(child, offset)
+            self._ends.use(child)
             pin.tail = self._pin_node(child, match.tail.length)
         self._version += 1
         return pin
@@ -246,7 +250,10 @@ class RadixCache(PrefixCache):
         if node.children:
             return
         if node.parent is None:
-            self._roots.pop(node.chain[0], None)
+            if not node.ends:
+                self._roots.pop(node.chain[0], None)
+        elif len(node.data) < self.page_bytes:
+            self._ends.leave(node)
         else:
             self._queue.push(node, node.start, len(node.pages), self._clock)
 
@@ -312,7 +319,7 @@ class RadixCache(PrefixCache):
             node.lock == 1
             and node.hits == 0
             and node.stamp == pin.stamp
-            and not (node.children or own or node.extras)
+            and not (node.children or node.ends or own or node.extras)
             and node.parent is not None
         ):
             # Only this pin knows the node: a growing answer stays one stretch.
@@ -323,8 +330,38 @@ class RadixCache(PrefixCache):
             self._learner.came(data[: self.page_bytes], self._clock)
         child = Node(data, pages, node, pin.stamp, own)
         child.lock = 1
+        if node.ends:
+            self._drop(self._ends.covered(node, data[: self.page_bytes], own.get(0)))
         self._attach(child)
         return child
+
+    @override
+    def add_end(self, pin: Pin, key: TokenKey, tokens: int, page: int) -> bool:
+        self._require_live(pin)
+        if not self.tails:
+            return False
+        at = pin.pages * self.page_bytes
+        data = key.data[at : at + tokens * TOKEN_BYTES]
+        extra = within(key.extras(self.page_size).get(pin.pages), tokens)
+        covered = self._ends.add(pin.place, data, extra, page, self._clock + 1)
+        if covered is None:
+            return False
+        self._tick()
+        self._cached += 1
+        self._evictable += 1
+        self._drop(covered)
+        self._version += 1
+        return True
+
+    def _drop(self, ends: Sequence[Node]) -> None:
+        """Free pages that never became full and were taken out of the tree."""
+        for end in ends:
+            self.pool.drop(end.pages)
+            parent = end.parent
+            if parent is not None and parent.parent is None and parent.lock == 0:
+                self._leave(parent)
+        self._cached -= len(ends)
+        self._evictable -= len(ends)
 
     def _attach(self, child: Node) -> None:
         parent = child.parent
@@ -341,13 +378,18 @@ class RadixCache(PrefixCache):
     def evict(self, count: int) -> int:
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
+        ends: list[Node] = []
+        while len(ends) < count and (end := self._ends.oldest()) is not None:
+            ends.append(end)
+        self._drop(ends)
+        count -= len(ends)
         while len(freed) < count:
             node = self._queue.first(self._clock)
             if not isinstance(node, Node):
                 break
             gone = min(count - len(freed), len(node.pages))
             if self.victim_sink is not None:
-                items = list(zip(self._chain(node), node.pages, strict=True))
+                items = list(zip(node.identities(self.page_bytes), node.pages, strict=True))
                 victims.extend(items[: -gone - 1 : -1])
             freed.extend(node.pages[-gone:])
             if gone < len(node.pages):
@@ -358,13 +400,13 @@ class RadixCache(PrefixCache):
         total = len(freed)
         self._evictable -= total
         self._cached -= total
-        self.books.evicted_pages += total
+        self.books.evicted_pages += total + len(ends)
+        self._version += 1
         if total:
-            self._version += 1
             if self.victim_sink is not None:
                 self.victim_sink(victims)
             self.pool.drop(freed)
-        return total
+        return total + len(ends)
 
     def _trim(self, node: Node, count: int) -> None:
         node.pages = node.pages[:count]
@@ -389,22 +431,6 @@ class RadixCache(PrefixCache):
 
     # Identities, snapshots, checks.
 
-    def _chain(self, node: Node) -> list[bytes]:
-        """Identities of all pages of a node."""
-        path = [node]
-        while path[-1].parent is not None and len(path[-1].chain) < max(1, len(path[-1].pages)):
-            path.append(path[-1].parent)
-        parent = path[-1].chain[-1]
-        step = self.page_bytes
-        for walk in reversed(path):
-            chain = walk.chain
-            parent = chain[-1] if chain else parent
-            for index in range(len(chain), len(walk.pages)):
-                page = walk.data[index * step : (index + 1) * step]
-                parent = page_key(parent, page, walk.extras.get(index))
-                chain.append(parent)
-        return node.chain
-
     @override
     def pinned_keys(self, pin: Pin, start: int) -> list[tuple[bytes, int]]:
         self._require_live(pin)
@@ -412,7 +438,7 @@ class RadixCache(PrefixCache):
         parts = []
         while node.parent is not None and node.start + len(node.pages) > start:
             skip = max(0, start - node.start)
-            chain = self._chain(node)
+            chain = node.identities(self.page_bytes)
             parts.append(list(zip(chain[skip:], node.pages[skip:], strict=True)))
             node = node.parent
         return [item for part in reversed(parts) for item in part]
@@ -429,22 +455,12 @@ class RadixCache(PrefixCache):
     def all_pages(self) -> Iterator[int]:
         for node in self.nodes():
             yield from node.pages
+            for end in node.ends.values():
+                yield from end.pages
 
     @override
     def export(self) -> list[Segment]:
-        found: list[Segment] = []
-        places: dict[int, int] = {}
-        roots: dict[int, bytes] = {}
-        for node in self.nodes():
-            if node.parent is None:
-                places[id(node)], roots[id(node)] = -1, node.chain[0]
-                continue
-            parent, root = places[id(node.parent)], roots[id(node.parent)]
-            places[id(node)], roots[id(node)] = len(found), root
-            found.append(
-                Segment(parent, root, node.data, node.pages[:], node.stamp, node.hits, node.extras)
-            )
-        return found
+        return segments_of(self.nodes())
 
     @override
     def adopt(self, segments: Sequence[Segment]) -> None:
@@ -479,5 +495,5 @@ class RadixCache(PrefixCache):
             self._cached,
             self._evictable,
             len(self._queue),
-            self.tails,
+            len(self._ends) if self.tails else None,
         )

@@ -15,7 +15,7 @@ def check_tree(
     cached: int,
     evictable: int,
     queued: int,
-    is_ordered: bool,
+    idle_ends: int | None,
 ) -> None:
     """Compare a tree with its counters.
 
@@ -26,24 +26,38 @@ def check_tree(
         cached: Pages in all of them.
         evictable: Pages in unpinned ones.
         queued: Candidates for eviction.
-        is_ordered: Whether children are kept in order.
+        idle_ends: Idle pages that never became full; None where continuations are not ordered.
 
     Raises:
         CacheIntegrityError: Something contradicts.
     """
     holding = [node for node in nodes if node.parent is not None]
     require(len(holding) == count, "the number of nodes is wrong")
-    require(sum(len(node.pages) for node in holding) == cached, "the number of pages is wrong")
+    ends = [end for node in nodes for end in node.ends.values()]
+    pages = sum(len(node.pages) for node in holding)
+    require(pages + len(ends) == cached, "the number of pages is wrong")
     idle = [node for node in holding if node.lock == 0]
-    require(sum(len(node.pages) for node in idle) == evictable, "evictable pages are miscounted")
+    loose = sum(1 for end in ends if end.lock == 0)
+    pages = sum(len(node.pages) for node in idle)
+    require(pages + loose == evictable, "evictable pages are miscounted")
+    require(loose == (idle_ends or 0), "idle ends are miscounted")
     leaves = [node for node in idle if not node.children]
     require(all(node.ticket for node in leaves), "an idle leaf is no candidate")
     require(sum(1 for node in holding if node.ticket) == queued, "candidates are miscounted")
     require(queued == len(leaves), "a node is a candidate that is in use or has continuations")
     for node in nodes:
         _check_node(node, step)
-        order = sorted(node.children) if is_ordered else []
+        order = [] if idle_ends is None else sorted([*node.children, *node.ends])
         require(node.order == order, "the order of children is wrong")
+        for name, end in node.ends.items():
+            _check_end(name, end, node, step)
+
+
+def _check_end(name: bytes, end: Node, parent: Node, step: int) -> None:
+    require(end.parent is parent and name == end.first_key(step), "an end is filed wrongly")
+    require(0 < len(end.data) < step and len(end.pages) == 1, "an end is no part of one page")
+    require(not (end.children or end.ends or end.ticket), "an end is continued or a candidate")
+    require(0 <= end.lock <= parent.lock, "an end is pinned and its parent is not")
 
 
 def _check_node(node: Node, step: int) -> None:
@@ -52,7 +66,8 @@ def _check_node(node: Node, step: int) -> None:
     require(len(node.data) == len(node.pages) * step, "a node has not as many pages as tokens")
     if parent is None:
         require(not node.pages, "the start of a namespace holds pages")
-        require(bool(node.children) or node.lock > 0, "an empty namespace was kept")
+        used = bool(node.children or node.ends) or node.lock > 0
+        require(used, "an empty namespace was kept")
         return
     require(len(node.pages) > 0, "a node is empty")
     require(parent.children.get(node.first_key(step)) is node, "a node is filed wrongly")

@@ -251,6 +251,10 @@ class WindowGroup(CacheGroup):
         self.drop(gone)
 
     @override
+    def leave_end(self, table: Table, key: TokenKey, computed: int) -> bool:
+        return False
+
+    @override
     def close(self, table: Table) -> None:
         if not isinstance(table, WindowTable):
             raise TypeError("the table is of another group")

@@ -258,6 +258,17 @@ def test_full_layers_beside_windows(tmp_path: Path, mode: WriteMode) -> None:
     assert result.restored > 300
 
 
+@pytest.mark.parametrize("policy", ["lru", "lfu"])
+def test_tails_and_pages_that_never_became_full_agree_with_the_naive_list(
+    tmp_path: Path, policy: str
+) -> None:
+    both = worlds(tmp_path, ("radix", "naive"), tails=True, policy=policy, page_size=5)
+    result = run(3_000, 6, both)
+    assert result.copied > 500
+    assert result.restored > 200
+    assert result.refused > 10
+
+
 @pytest.mark.parametrize("policy", ["lru", "lfu", "cost"])
 def test_tails_of_pages_are_copied_right(tmp_path: Path, policy: str) -> None:
     result = run(2_000, 5, worlds(tmp_path, ("radix",), tails=True, policy=policy))

@@ -184,12 +184,12 @@ def test_evicted_pages_are_written_again_and_it_is_said() -> None:
         server.pages_are_free()
 
 
-def test_pages_of_sixteen_round_down() -> None:
+def test_pages_of_sixteen_are_exact_to_the_token_too() -> None:
     with running(page_size=16) as server:
         asked = prefix("r" * 99)
         server.ask(asked)
         found = server.ask(asked)
-        assert parts(found) == (96, 4, 7)
+        assert parts(found) == (100, 0, 7)
         assert found["cacheaudit"]["miss"] is None
 
 
