@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from cacheaudit.diagnose.context import LOSS_TOKENS
@@ -56,7 +56,7 @@ def _together(members: list[_B]) -> Iterator[list[_B]]:
     group = [members[0]]
     for one in members[1:]:
         if _start(one) - _start(group[0]) <= TOGETHER and _could_not_read(group[0].call, one.call):
-            if _is_alike(group, one):
+            if is_alike([*(other.written for other in group), one.written]):
                 group.append(one)
             continue
         if len(group) > 1:
@@ -80,9 +80,9 @@ def _could_not_read(leader: Call, follower: Call) -> bool:
     return readable is None or second.low <= readable
 
 
-def _is_alike(group: list[_B], one: _B) -> bool:
-    sizes = [other.written for other in group] + [one.written]
-    return (max(sizes) - min(sizes)) * _ALIKE <= max(sizes)
+def is_alike(writes: Sequence[int]) -> bool:
+    """Whether writes are worth looking at and nearly of one size."""
+    return min(writes) > LOSS_TOKENS and (max(writes) - min(writes)) * _ALIKE <= max(writes)
 
 
 def repeats(beginnings: Iterable[_B]) -> Iterator[list[_B]]:

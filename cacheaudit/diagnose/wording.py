@@ -34,6 +34,15 @@ ROUTING = Rival(
     "Requests that alternate between accounts, workspaces or machines have separate caches.",
 )
 
+TOGETHER = Rival(
+    "fan-out-without-warm-up",
+    "Requests that run side by side cannot read what the others are still writing.",
+)
+MIXED = Rival(
+    "unrelated-prompts",
+    "Calls of two conversations that were recorded as one take turns in the same way.",
+)
+
 
 def count(tokens: int) -> str:
     """Write a count with thousands separated by commas."""
@@ -71,6 +80,11 @@ def expiry_line(event: Event) -> str:
     timing, span = event.timing, gap(event.timing)
     if span is None:
         return "Start times are not known, so that expiry can be neither shown nor excluded."
+    if timing.overlaps:
+        return (
+            f"The previous request began {span} earlier and had not begun to answer: what it wrote "
+            "could not be read yet."
+        )
     if timing.ttl is None:
         return f"The previous request began {span} earlier; the lifetime is not known."
     if timing.state == "under":

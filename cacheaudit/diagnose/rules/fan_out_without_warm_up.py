@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from cacheaudit.diagnose.context import LOSS_TOKENS, Context
-from cacheaudit.diagnose.events import Opening
+from cacheaudit.diagnose.events import Event, Opening
 from cacheaudit.diagnose.examples import Script
-from cacheaudit.diagnose.fanout import fan_outs
+from cacheaudit.diagnose.fanout import fan_outs, is_alike
 from cacheaudit.diagnose.mends import one_first
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import count
+from cacheaudit.diagnose.wording import MIXED, count
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Evidence, Finding, Fix, Verdict
 from cacheaudit.simulate.edit import Edit
@@ -19,7 +19,7 @@ _RANK = 8
 
 
 class FanOutWithoutWarmUp(Rule):
-    """Several lanes began within seconds of each other, and each wrote about the same amount.
+    """Requests began within seconds of each other, and each wrote about the same amount.
 
     ## Why it costs
 
@@ -28,10 +28,10 @@ class FanOutWithoutWarmUp(Rule):
 
     ## What it rests on
 
-    First calls of lanes with the same model and the same read, starts within seconds, and writes of
-    nearly the same size. How much of them is shared cannot be seen from sizes: the loss given is
-    the smallest of the writes, the most that it can be. With recorded bodies it is the common
-    prefix.
+    Requests with the same model and the same read, starts within seconds, and writes of nearly the
+    same size: first calls of lanes, or calls of one lane that ran side by side. How much of them is
+    shared cannot be seen from sizes: the loss given is the smallest of the writes, the most that it
+    can be. With recorded bodies it is the common prefix.
 
     ## When to ignore
 
@@ -40,7 +40,7 @@ class FanOutWithoutWarmUp(Rule):
 
     id = "RTE104"
     name = "fan-out-without-warm-up"
-    title = "Agents that started together each wrote nearly the same beginning"
+    title = "Requests that started together each wrote nearly the same beginning"
     fix = Fix(
         "Mark the end of what they share, start one, and start the others when its response "
         "has begun"
@@ -77,11 +77,55 @@ class FanOutWithoutWarmUp(Rule):
         """See :meth:`Rule.check`."""
         for group in fan_outs(ctx.openings):
             yield from _drafts(ctx, group)
+        for event in ctx.events:
+            if _is_beside(event):
+                yield _in_lane(ctx, event)
 
     @override
     def fix_edit(self, session: Session, finding: Finding) -> Edit | None:
         """See :meth:`Rule.fix_edit`."""
         return one_first(session, finding)
+
+
+def _is_beside(event: Event) -> bool:
+    """Whether a call of a lane wrote about what the one before it was still writing."""
+    if not event.timing.overlaps or event.read != event.previous_read:
+        return False
+    if event.switched is not None or event.total == event.previous_total:
+        return False  # what is equal in all figures has a rule of its own
+    return is_alike((event.written, event.previous_written))
+
+
+def _in_lane(ctx: Context, event: Event) -> Draft:
+    shared = ctx.shared_tokens(event.previous_index, event.index)
+    tokens = event.lost if shared is None else min(event.lost, max(0, shared - event.read))
+    is_sure = shared is not None
+    return Draft(
+        index=event.index,
+        claims=tokens,
+        rank=_RANK,
+        why="Another request of the lane was still being answered and wrote about the same.",
+        verdict="proved" if is_sure else "consistent",
+        evidence="body_diff" if is_sure else "usage",
+        established=(
+            (
+                f"{event.call.id} and {event.previous.id} ran side by side, both read "
+                f"{count(event.read)} tokens, and wrote {count(event.written)} and "
+                f"{count(event.previous_written)}; "
+                + (
+                    f"their bodies share {count(shared)} tokens from the front."
+                    if shared is not None
+                    else "at most the smaller of the two was written twice."
+                )
+            ),
+        ),
+        to_check=(
+            "How much of what they wrote is the same: tools, system and first messages.",
+            "Whether a marker stands at the end of what they share.",
+        ),
+        rivals=() if is_sure else (MIXED,),
+        also=(event.previous.id,),
+    )
 
 
 def _drafts(ctx: Context, group: list[Opening]) -> Iterator[Draft]:

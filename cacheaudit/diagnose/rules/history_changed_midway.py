@@ -10,6 +10,7 @@ from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
+    MIXED,
     SERVER,
     aftermath,
     count,
@@ -111,5 +112,6 @@ def _draft(ctx: Context, event: Event, older: int) -> Draft:
         rivals=(
             SERVER,
             Rival("messages-changed", "A rewound conversation continues from an older prompt too."),
+            MIXED,
         ),
     )

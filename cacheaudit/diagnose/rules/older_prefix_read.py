@@ -9,7 +9,7 @@ from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import ROUTING, count, expiry_line, reason_lines, shortfall
+from cacheaudit.diagnose.wording import MIXED, ROUTING, count, expiry_line, reason_lines, shortfall
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix, Rival
 from cacheaudit.simulate.edit import Edit
@@ -115,5 +115,6 @@ def _draft(ctx: Context, event: Event, older: int) -> Draft:
             ),
             Rival("messages-changed", "A part of the history that was rewritten and restored."),
             ROUTING,
+            MIXED,
         ),
     )

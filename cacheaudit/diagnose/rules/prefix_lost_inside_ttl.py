@@ -10,6 +10,7 @@ from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
+    MIXED,
     SERVER,
     aftermath,
     count,
@@ -101,5 +102,6 @@ def _draft(event: Event) -> Draft:
             Rival("system-changed", "A system prompt that changed before the first marker."),
             Rival("parameter-changed", "A parameter that stands before tools or system."),
             SERVER,
+            MIXED,
         ),
     )

@@ -11,6 +11,7 @@ from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
     ROUTING,
     SERVER,
+    TOGETHER,
     aftermath,
     expiry_line,
     reason_lines,
@@ -104,4 +105,5 @@ def _rivals(event: Event) -> tuple[Rival, ...]:
     if event.has_bodies and event.change is None:
         return (SERVER,)
     changed = Rival("messages-changed", "A change behind the part that was read.")
-    return (changed, SERVER if event.explicit else ROUTING)
+    beside = (TOGETHER,) if event.timing.overlaps else ()
+    return (*beside, changed, SERVER if event.explicit else ROUTING)

@@ -1,0 +1,65 @@
+"""Calls of one lane that ran side by side, and two conversations recorded as one."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.runner import diagnose
+from cacheaudit.model.finding import Finding
+
+
+def losses(script: Script) -> list[Finding]:
+    return [f for f in diagnose(script.session()).findings if f.kind == "loss"]
+
+
+def test_nearly_equal_writes_side_by_side_are_a_fan_out_of_one_lane() -> None:
+    script = (
+        Script()
+        .call(0, 0, 20_000, duration=8)
+        .call(0.4, 0, 20_010, duration=8)
+        .call(0.9, 0, 20_005, duration=8)
+        .call(60, 20_005, 500, duration=2)
+    )
+    (found,) = losses(script)
+    assert (found.name, found.verdict) == ("fan-out-without-warm-up", "consistent")
+    assert found.tokens_lost == 20_000 + 20_005
+    assert "unrelated-prompts" in {rival.rule for rival in found.rivals}
+    assert any("side by side" in line for line in found.established)
+
+
+@pytest.mark.parametrize(
+    ("second", "duration"),
+    [
+        ((0.4, 0, 26_700), 8),  # a quarter more
+        ((0.4, 4_000, 16_000), 8),  # another read
+        ((9.5, 0, 20_010), 1),  # the first was answered
+    ],
+)
+def test_what_is_not_alike_is_no_fan_out(second: tuple[float, int, int], duration: int) -> None:
+    script = Script().call(0, 0, 20_000, duration=duration).call(*second, duration=8)
+    assert "fan-out-without-warm-up" not in {found.name for found in losses(script)}
+
+
+def test_an_overlap_that_explains_nothing_surely_is_a_rival() -> None:
+    script = Script().call(0, 0, 20_000, duration=8).call(0.4, 0, 40_000, duration=8)
+    (found,) = losses(script)
+    assert (found.name, found.verdict) == ("unexplained-loss", "unknown")
+    assert found.rivals[0].rule == "fan-out-without-warm-up"
+    assert any("had not begun to answer" in line for line in found.established)
+
+
+def test_two_conversations_in_one_lane_are_always_a_rival() -> None:
+    script = Script()
+    sizes = {0: 0, 7: 0}
+    for number in range(5):
+        for shift in sizes:
+            read = sizes[shift]
+            write = 600 + 100 * number + shift * 50 if read else 20_000 + shift * 100
+            script.call(30.0 * number + shift, read, write, duration=3)
+            sizes[shift] = read + write
+    found = losses(script)
+    assert found
+    for finding in found:
+        assert finding.verdict != "proved"
+        assert "unrelated-prompts" in {rival.rule for rival in finding.rivals}
