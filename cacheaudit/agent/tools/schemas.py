@@ -61,6 +61,7 @@ def make_tool(
         pinned=pinned,
         timeout=timeout,
         tags=tuple(tags),
+        generated=not isinstance(item, Mapping),
     )
 
 

@@ -35,6 +35,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
         tags: Words by which it is found too, and by which a permission check may go.
         trusted: Whether its schema was written here. Regular expressions of other people's
             schemas are left to whoever wrote them: one can keep a process busy for ever.
+        generated: Whether its schema was made from types, and so is known to be valid.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     tags: tuple[str, ...] = ()
     trusted: bool = True
+    generated: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no provider would take."""
