@@ -20,11 +20,14 @@ from cacheaudit.model.call import Boundary, Call, Session
 from cacheaudit.model.change import Change, common_prefix, first_change, is_extension
 from cacheaudit.model.usage import Usage
 
-# A shortfall below both is no event. 1,024 tokens: providers that report in steps of 128 and
-# tokenizers that merge at a seam stay far below it, and no model but a few of the newest caches
-# less. 5 %: the step with which some automatic caches store grows with the prompt.
+# A shortfall below both is no event, unless requests show a change. 1,024 tokens: providers that
+# report in steps of 128 and tokenizers that merge at a seam stay far below it, and no model but a
+# few of the newest caches less. 5 %: the step with which some automatic caches store grows with the
+# prompt.
 LOSS_TOKENS = 1_024
 LOSS_SHARE = 20
+# What tokenizers may merge at a seam, and the step of those who report in steps.
+SEAM_TOKENS = 128
 # Automatic caches store at intervals of up to 2,048 tokens.
 AUTOMATIC_LOSS_TOKENS = 2_048 + 128
 # Requests that may go out beside a conversation with a prompt of their own.
@@ -204,7 +207,9 @@ class Context:
         lost = expected - read
         own = lane.by_model.get(call.model or "") if has_switched else None
         sizes = lane.sizes if own is None else own[1]
-        if lost > 0 and self._is_loss(lane, lost, expected, read, sizes):
+        if lost > 0 and (
+            self._is_loss(lane, lost, expected, read, sizes) or _is_changed(lane, call, lost)
+        ):
             event = self._event(lane, index, call, read, total, written, endpoint, expected)
             event.switched = lane.model if has_switched else None
             event.boundaries = boundaries
@@ -382,6 +387,14 @@ def _bounds(call: Call) -> tuple[float | None, float | None]:
     if call.started_at is None and call.start_span is not None:
         return call.start_span.low, call.start_span.high
     return call.started_at, call.started_at
+
+
+def _is_changed(lane: Lane, call: Call, lost: int) -> bool:
+    """Whether recorded requests show a change, which then explains a small loss too."""
+    old, new = lane.last.prompt if lane.last is not None else None, call.prompt
+    if lost <= SEAM_TOKENS or not lane.explicit or old is None or new is None:
+        return False
+    return old.level_order == new.level_order and not is_extension(old, new)
 
 
 def _is_other(lane: Lane, call: Call, total: int) -> bool:
