@@ -162,6 +162,8 @@ class CallMaker:
 
     def _tools(self, attempt: Attempt, known: _Known, answer: Answer) -> float | None:
         """Return the time since the lane's last response, where that one asked for tools."""
+        if attempt.scope.purpose in _MEANWHILE:
+            return None
         lane = (known.session, known.lane)
         before = self._before.get(lane)
         if attempt.ending is not None:
@@ -176,6 +178,8 @@ class CallMaker:
 
 
 _TOOL_STOPS: Final = frozenset({"tool_use", "tool_calls"})
+# Sent while tools run: no part of the conversation.
+_MEANWHILE: Final = frozenset({"keep_alive", "warm_up", "probe"})
 
 
 def _sized(known: _Known, usage: Usage | None) -> Prompt | None:

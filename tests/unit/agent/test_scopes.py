@@ -12,6 +12,7 @@ import pytest
 
 from cacheaudit import CacheAudit
 from cacheaudit.errors import UsageError
+from cacheaudit.model.clock import FixedClock
 from tests.unit.agent.servers import MODEL, Reply, Script, async_client, client, message
 
 
@@ -228,3 +229,19 @@ def test_the_report_of_an_empty_session(audit: CacheAudit) -> None:
     with audit.session("empty") as s:
         pass
     assert s.report() == "Session empty: no calls recorded."
+
+
+def test_a_refresh_while_tools_run_takes_nothing_from_their_time(
+    make: Callable[..., CacheAudit],
+) -> None:
+    clock = FixedClock(1_800_000_000.0)
+    audit = make(clock=clock)
+    wrapped = audit.wrap(client(Script(Reply(message(1, stop_reason="tool_use")))))
+    with audit.session("s") as s:
+        wrapped.messages.create(**ask("x"))
+        clock.advance(270)
+        with audit.purpose("keep_alive"):
+            wrapped.messages.create(**ask("x"))
+        clock.advance(130)
+        wrapped.messages.create(**ask("x"))
+    assert [call.tool_seconds for call in s.calls()] == [None, None, 400]
