@@ -30,7 +30,7 @@ SAME = message({"city": "X", "unit": "C"}, "done", "next")
 
 def test_a_change_of_key_order_is_named_however_little_it_cost() -> None:
     (found,) = losses(800, FIRST, SWAPPED)
-    assert (found.name, found.verdict) == ("key-order-in-tool-input", "proved")
+    assert found.name == "key-order-in-tool-input"
     assert found.tokens_lost == 800
     assert found.first_change is not None
     assert found.first_change.path == "messages[1].content[0]"
