@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import heapq
 import math
 import re
 from collections import Counter
@@ -59,6 +60,7 @@ class ToolIndex:
         self._lengths: dict[str, int] = {}
         self._total = 0
         self._vocabulary: list[str] | None = None
+        self._norms: dict[str, float] | None = None
 
     def add(self, tool: Tool) -> None:
         """Add a tool, in place of one of the same name."""
@@ -69,7 +71,7 @@ class ToolIndex:
         self._terms[tool.name] = terms
         self._lengths[tool.name] = terms.total()
         self._total += terms.total()
-        self._vocabulary = None
+        self._vocabulary = self._norms = None
 
     def remove(self, name: str) -> None:
         """Remove a tool; nothing happens where it is not there."""
@@ -82,7 +84,7 @@ class ToolIndex:
             del postings[name]
             if not postings:
                 del self._postings[term]
-        self._vocabulary = None
+        self._vocabulary = self._norms = None
 
     def search(self, query: str, limit: int) -> list[tuple[str, float]]:
         """Rank tools.
@@ -101,17 +103,24 @@ class ToolIndex:
         exact = query.strip()
         if exact in self._terms:
             scores[exact] = math.inf
-        ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-        return ranked[:limit]
+        return heapq.nsmallest(limit, scores.items(), key=lambda item: (-item[1], item[0]))
 
     def _score(self, term: str, weight: float, scores: dict[str, float]) -> None:
         postings = self._postings[term]
         count = len(self._terms)
         rarity = math.log(1 + (count - len(postings) + 0.5) / (len(postings) + 0.5)) * weight
-        norm = K1 * B * count / self._total
+        factor = rarity * (K1 + 1)
+        norms, get = self._normed(), scores.get
         for name, times in postings.items():
-            length = K1 * (1 - B) + norm * self._lengths[name]
-            scores[name] = scores.get(name, 0.0) + rarity * times * (K1 + 1) / (times + length)
+            scores[name] = get(name, 0.0) + factor * times / (times + norms[name])
+
+    def _normed(self) -> dict[str, float]:
+        """Return what the length of each tool's text adds to the divisor."""
+        if self._norms is None:
+            step = K1 * B * len(self._terms) / max(1, self._total)
+            base = K1 * (1 - B)
+            self._norms = {name: base + step * n for name, n in self._lengths.items()}
+        return self._norms
 
     def _weighed(self, terms: Iterable[str]) -> Iterable[tuple[str, float]]:
         """Give known terms full weight; for an unknown one those that begin alike."""
