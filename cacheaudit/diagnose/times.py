@@ -14,6 +14,8 @@ from cacheaudit.model.call import Call
 from cacheaudit.model.usage import Usage
 
 TTL_SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
+# A request is long from this part of a lifetime on; a shorter one used up nothing worth telling.
+LONG_SHARE = 10
 # Providers whose explicit markers have a documented default lifetime.
 _DEFAULTS = {"anthropic": 300, "bedrock": 300, "minimax": 300, "qwen": 300, "openai": 1_800}
 
@@ -83,13 +85,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def eaten_by_request(self) -> bool:
-        """Whether the pause alone was shorter than the lifetime: the response took the rest."""
-        return (
-            self.state == "over"
-            and self.ttl is not None
-            and self.idle is not None
-            and 0 <= self.idle < self.ttl
-        )
+        """Whether the pause alone was shorter than the lifetime: a long response took the rest."""
+        if self.state != "over" or self.ttl is None or self.idle is None or self.low is None:
+            return False
+        return 0 <= self.idle < self.ttl and (self.low - self.idle) * LONG_SHARE >= self.ttl
 
 
 def overlap(before: Call, call: Call, same_moment: float = 1.0) -> bool:

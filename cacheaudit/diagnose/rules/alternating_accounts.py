@@ -9,13 +9,17 @@ from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import count, expiry_line, shortfall
+from cacheaudit.diagnose.wording import MIXED, count, expiry_line, shortfall
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix, Rival
 from cacheaudit.simulate.edit import Edit
 
 _RANK = 13
 _AT_LEAST = 2
+_RIVALS = (
+    Rival("parameter-changed", "A parameter that alternates splits the cache in the same way."),
+    MIXED,
+)
 
 
 class AlternatingAccounts(Rule):
@@ -92,12 +96,7 @@ class AlternatingAccounts(Rule):
                         expiry_line(event),
                     ),
                     to_check=("Which account, workspace, region or key each request went to.",),
-                    rivals=(
-                        Rival(
-                            "parameter-changed",
-                            "A parameter that alternates splits the cache in the same way.",
-                        ),
-                    ),
+                    rivals=() if event.has_bodies else _RIVALS,
                 )
 
     @override
@@ -110,7 +109,7 @@ def _turns(events: list[Event]) -> Iterator[list[Event]]:
     """Yield runs of calls that each read what the call one round before them had left."""
     lanes: dict[str, list[Event]] = {}
     for event in events:
-        if event.older is not None and event.switched is None and not event.has_bodies:
+        if event.older is not None and event.switched is None and event.change is None:
             lanes.setdefault(event.lane.name, []).append(event)
     for group in lanes.values():
         run: list[Event] = []

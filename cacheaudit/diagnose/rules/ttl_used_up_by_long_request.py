@@ -26,8 +26,9 @@ class TtlUsedUpByLongRequest(Rule):
     ## What it rests on
 
     The whole interval from start to start lies beyond the lifetime, while the time between the end
-    of the response and the next request is shorter than it. Stamps of the end of responses alone,
-    as most logs hold them, show a pause that looks harmless.
+    of the response and the next request is shorter than it, and the request itself took at least a
+    tenth of it. Stamps of the end of responses alone, as most logs hold them, show a pause that
+    looks harmless.
 
     ## When to ignore
 

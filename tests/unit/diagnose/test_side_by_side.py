@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheaudit.diagnose.examples import Script
+from cacheaudit.diagnose.examples import Script, body
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.model.finding import Finding
 
@@ -63,3 +63,31 @@ def test_two_conversations_in_one_lane_are_always_a_rival() -> None:
     for finding in found:
         assert finding.verdict != "proved"
         assert "unrelated-prompts" in {rival.rule for rival in finding.rivals}
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_turns_between_accounts_are_seen_with_and_without_bodies(is_recorded: bool) -> None:
+    script, left = Script(), [0, 0]
+    for number in range(8):
+        total = 11_000 + 600 * number
+        texts = [f"message {i}" for i in range(2 * number + 1)]
+        read = left[number % 2]
+        script.call(30.0 * number, read, total - read, body=body(*texts) if is_recorded else None)
+        left[number % 2] = total
+    found = {finding.name: finding for finding in losses(script)}
+    turns = found["alternating-accounts"]
+    # From the third call on each reads what was left two calls before, 600 short of the last one.
+    assert (turns.tokens_lost, len(turns.calls)) == (6 * 600, 6)
+    assert turns.verdict == "consistent"
+    rivals = {rival.rule for rival in turns.rivals}
+    assert ("parameter-changed" in rivals) == ("unrelated-prompts" in rivals) == (not is_recorded)
+
+
+@pytest.mark.parametrize(
+    ("duration", "name"),
+    [(4, "ttl-expired"), (29, "ttl-expired"), (31, "ttl-used-up-by-long-request")],
+)
+def test_only_a_long_request_uses_a_lifetime_up(duration: float, name: str) -> None:
+    script = Script(ttl="5m").call(0, 0, 11_000, duration=duration).call(302, 0, 11_600)
+    (found,) = losses(script)
+    assert found.name == name
