@@ -129,7 +129,12 @@ class McpServer:
                     await self._list()
                 self.state = "ready"
                 self._settled.set()
-                await self._until_stopped(link)
+                changes = asyncio.create_task(_listen(link))
+                try:
+                    await self._until_stopped(link)
+                finally:
+                    changes.cancel()
+                    await asyncio.gather(changes, return_exceptions=True)
         except TimeoutError:
             self._fail(link, f"no answer within {self._timeout:g} s")
         except Exception as error:
@@ -239,6 +244,18 @@ class McpServer:
 
 async def _end(link: _Link) -> None:
     link.end()
+
+
+async def _listen(link: _Link) -> None:
+    """Look again when the server says so, in the newer protocol's way.
+
+    Older servers say it unasked; a stream that cannot be had, or ends, costs no more than that
+    changes are seen at the next refresh.
+    """
+    with contextlib.suppress(Exception):
+        async with link.client.listen(tools_list_changed=True) as events:
+            async for _ in events:
+                link.wake.set()
 
 
 def _listener(link: _Link) -> Callable[[Any], Awaitable[None]]:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 
-from mcp.server.mcpserver import Image, MCPServer
+from mcp.server.mcpserver import Context, Image, MCPServer
 
 
 def make(name: str = "shop") -> MCPServer:
@@ -36,6 +36,18 @@ def make(name: str = "shop") -> MCPServer:
         """Wait."""
         time.sleep(seconds)
         return "late"
+
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        """Offer another tool from now on, and say so."""
+
+        def grown(x: int) -> int:
+            """Have grown."""
+            return x
+
+        server.add_tool(grown)
+        await ctx.notify_tools_changed()
+        return "grown"
 
     return server
 

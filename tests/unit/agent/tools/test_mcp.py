@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +100,40 @@ def test_new_tools_come_with_a_refresh_and_change_no_session(directory: ToolDire
     session.next_batch()
     call = {"name": "shop__later", "arguments": {"x": 4}}
     assert session.call("call_tool", call).content == "4"
+
+
+def test_a_server_says_when_its_tools_are_others(directory: ToolDirectory) -> None:
+    directory.connect("shop", make(), wait=True)
+    session = directory.open(exposure="direct")
+    # The subscription is made right after the server is ready.
+    for _ in range(200):
+        assert session.call("shop__grow").content == "grown"
+        if "shop__grown" in directory:
+            break
+        time.sleep(0.05)
+    assert "shop__grown" in directory
+    assert "shop__grown" not in session.tools_bytes.decode()
+
+
+def test_a_server_behind_an_address(directory: ToolDirectory) -> None:
+    uvicorn = pytest.importorskip("uvicorn")
+    config = uvicorn.Config(make().streamable_http_app(), port=0, log_level="critical")
+    web = uvicorn.Server(config)
+    thread = threading.Thread(target=web.run, daemon=True)
+    thread.start()
+    try:
+        while not web.started:
+            time.sleep(0.01)
+        port = web.servers[0].sockets[0].getsockname()[1]
+        server = directory.connect("shop", f"http://127.0.0.1:{port}/mcp", wait=True)
+        assert (server.state, server.problems) == ("ready", [])
+        session = directory.open(exposure="direct")
+        assert session.call("shop__add", {"a": 20, "b": 22}).content == "42"
+        server.close()
+        assert server.state == "closed"
+    finally:
+        web.should_exit = True
+        thread.join(20)
 
 
 def test_a_server_in_its_own_process_that_is_slow(
