@@ -172,3 +172,9 @@ class SamplingError(EngineError):
     """No token can be drawn from the scores of a model: they are no numbers."""
 
     error_code = "sampling_error"
+
+
+class SoakError(LocalBackendError):
+    """A soak could not run; what it finds are problems in its result, not errors."""
+
+    error_code = "soak_error"
