@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from local_backend.server.checks import Fields
 from local_backend.server.errors import InvalidRequestError
-from local_backend.server.request import MessagesRequest, parse_request
+from local_backend.server.request import MOST_STOPS, MessagesRequest, parse_request
 
 DEFAULT_TOKENS = 1024
 _ACCEPTED = frozenset(
@@ -38,10 +38,29 @@ _ACCEPTED = frozenset(
         "safety_identifier",
         "cache_control",
         "diagnostics",
+        "verbosity",
+        "prediction",
+        "prompt_cache_retention",
+        "prompt_cache_options",
     }
 )
+# What is no wish at all may be said; anything else of these is not done here.
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "modalities": (["text"],),
+    "audio": (),
+    "functions": ([],),
+    "function_call": ("none",),
+    "web_search_options": (),
+    "moderation": (),
+}
 _CHOICES = {"none": {"type": "none"}, "auto": {"type": "auto"}, "required": {"type": "any"}}
 _DATA_URL = "data:"
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +83,23 @@ def parse_chat(body: Any) -> ChatRequest:
         InvalidRequestError: Something is wrong; the message says where.
     """
     fields = Fields(body, "")
-    fields.only(_ACCEPTED)
+    fields.only({*_ACCEPTED, *_NEUTRAL})
+    for key, neutral in _NEUTRAL.items():
+        if fields.get(key) is not None and fields.get(key) not in neutral:
+            raise fields.refuse(key, "is not supported by this server")
     fields.integer("n", 1, 1)
     options = fields.child("stream_options")
     temperature = fields.number("temperature", 0.0, 2.0)
     system, messages = _conversation(fields)
+    tools = [_tool(path, item) for path, item in fields.items("tools")]
+    allowed = _allowed(fields)
     translated = {
         "model": fields.text("model"),
         "max_tokens": _most_tokens(fields),
         "system": system or None,
         "messages": messages,
-        "tools": [_tool(path, item) for path, item in fields.items("tools")] or None,
+        "tools": tools or None,
         "tool_choice": _choice(fields),
-        "stop_sequences": _stops(fields),
         "top_p": fields.number("top_p", 0.0, 1.0),
         "seed": fields.integer("seed", 0, 2**63 - 1),
         "stream": fields.flag("stream"),
@@ -86,7 +109,12 @@ def parse_chat(body: Any) -> ChatRequest:
     }
     request = parse_request({key: value for key, value in translated.items() if value is not None})
     return ChatRequest(
-        request=replace(request, temperature=1.0 if temperature is None else temperature),
+        request=replace(
+            request,
+            temperature=1.0 if temperature is None else temperature,
+            stop_sequences=_stops(fields),
+            choice=replace(request.choice, among=allowed),
+        ),
         includes_usage=options is not None and options.flag("include_usage"),
     )
 
@@ -108,14 +136,14 @@ def _conversation(fields: Fields) -> tuple[list[dict[str, Any]], list[dict[str, 
             raise message.refuse("role", "is required")
         if role in ("system", "developer"):
             parts = list(_parts(message))
-            if messages:
+            if messages and parts:
                 messages.append({"role": "system", "content": parts})
             else:
                 system += parts
         elif role == "tool":
             messages.append({"role": "user", "content": [_result(message)]})
         elif role == "assistant":
-            content = [*_parts(message, optional=True), *_calls(message)]
+            content = [*_parts(message, optional=True), *_refusal(message), *_calls(message)]
             messages.append({"role": role, "content": content})
         else:
             messages.append({"role": role, "content": list(_parts(message))})
@@ -141,8 +169,31 @@ def _parts(message: Fields, *, optional: bool = False) -> Iterator[dict[str, Any
             yield {"type": "text", "text": part.text(kind), **marked}
         elif kind == "image_url":
             yield {"type": "image", "source": _source(part), **marked}
+        elif kind == "file":
+            yield {"type": "document", **_document(part), **marked}
         else:
             raise part.refuse("type", f"{kind!r} is not a known type of content part")
+
+
+def _refusal(message: Fields) -> Iterator[dict[str, Any]]:
+    text = message.optional_text("refusal")
+    if text:
+        yield {"type": "text", "text": text}
+
+
+def _document(part: Fields) -> dict[str, Any]:
+    file = part.child("file")
+    if file is None:
+        raise part.refuse("file", "is required")
+    name = file.optional_text("filename")
+    titled = {"title": name} if name else {}
+    data = file.optional_text("file_data")
+    if data is None:
+        return {"source": {"type": "file", "file_id": file.text("file_id")}, **titled}
+    head, _, rest = data.removeprefix(_DATA_URL).partition(",")
+    media = head.split(";")[0] if rest else "application/pdf"
+    source = {"type": "base64", "media_type": media, "data": rest or head}
+    return {"source": source, **titled}
 
 
 def _source(part: Fields) -> dict[str, Any]:
@@ -212,25 +263,61 @@ def _choice(fields: Fields) -> dict[str, Any] | None:
             raise fields.refuse("tool_choice", f"must be one of {', '.join(_CHOICES)}")
         found: dict[str, Any] = dict(_CHOICES[choice])
     else:
-        chosen = Fields(choice, "tool_choice")
-        function = chosen.child("function")
-        if chosen.get("type") != "function" or function is None:
-            raise chosen.refuse("type", "must be function")
-        found = {"type": "tool", "name": function.text("name")}
+        found = _named(Fields(choice, "tool_choice"))
     return {**found, "disable_parallel_tool_use": True} if single else found
 
 
-def _stops(fields: Fields) -> list[str] | None:
+def _named(chosen: Fields) -> dict[str, Any]:
+    if chosen.get("type") == "allowed_tools":
+        inner = chosen.child("allowed_tools")
+        mode = inner.choice("mode", ("auto", "required")) if inner else None
+        return {"type": "any" if mode == "required" else "auto"}
+    function = chosen.child("function")
+    if chosen.get("type") != "function" or function is None:
+        raise chosen.refuse("type", "must be function or allowed_tools")
+    return {"type": "tool", "name": function.text("name")}
+
+
+def _allowed(fields: Fields) -> tuple[str, ...]:
+    """Names that the choice of a tool is limited to; empty for all."""
+    choice = fields.get("tool_choice")
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return ()
+    inner = Fields(choice, "tool_choice").child("allowed_tools")
+    if inner is None:
+        raise InvalidRequestError("tool_choice.allowed_tools", "is required")
+    known = {
+        function.get("name")
+        for item in fields.get("tools") or ()
+        if isinstance(item, dict) and isinstance(function := item.get("function"), dict)
+    }
+    names = []
+    for path, item in inner.items("tools"):
+        function = Fields(item, path).child("function")
+        name = function.text("name") if function else None
+        if name is None or name not in known:
+            raise InvalidRequestError(path, "there is no tool of this name")
+        names.append(name)
+    if not names:
+        raise inner.refuse("tools", "at least one tool is required")
+    return tuple(names)
+
+
+def _stops(fields: Fields) -> tuple[str, ...]:
+    """Texts that end the answer; here they may be blank, such as a line break."""
     stop = fields.get("stop")
-    if stop is None:
-        return None
-    return [stop] if isinstance(stop, str) else list(fields.texts("stop"))
+    stops = (stop,) if isinstance(stop, str) else fields.texts("stop")
+    if not all(stops):
+        raise fields.refuse("stop", "must not be empty")
+    if len(stops) > MOST_STOPS:
+        raise fields.refuse("stop", f"at most {MOST_STOPS} are allowed")
+    return stops
 
 
 def _format(fields: Fields) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
-    effort = fields.choice("reasoning_effort", ("none", "minimal", "low", "medium", "high"))
-    if effort in ("low", "medium"):
+    effort = fields.choice("reasoning_effort", _EFFORTS)
+    if effort in ("low", "medium", "xhigh", "max"):
         found["effort"] = effort
     wanted = fields.child("response_format")
     if wanted is not None and wanted.get("type") == "json_object":

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from local_backend._typing import override
+from local_backend.server.errors import ApiError, error_body
 from local_backend.server.settings import Settings
 
 
@@ -14,6 +18,7 @@ class Connection(H11Protocol):
     """One connection with limits; made by :func:`connections`."""
 
     limits: Settings
+    new_id: Callable[[str], str]
     _waiting: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -53,6 +58,27 @@ class Connection(H11Protocol):
         self._stuck = None
         super().resume_writing()
 
+    @override
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an error of the same shape as all others."""
+        del msg
+        error = error_body(ApiError(400, "what came is no HTTP request"), self.new_id("req_"))
+        body = json.dumps(error, separators=(",", ":")).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"request-id", error["request_id"].encode()),
+            (b"connection", b"close"),
+        ]
+        events = (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        )
+        for event in events:
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
     def _expect(self) -> None:
         """Give the headers of a request a time in which they must be complete."""
         is_between = self.cycle is None or self.cycle.response_complete
@@ -66,9 +92,10 @@ class Connection(H11Protocol):
         self.transport.abort()
 
 
-def connections(settings: Settings) -> type[Connection]:
-    """The class of connections under these limits."""
-    return type("LimitedConnection", (Connection,), {"limits": settings})
+def connections(settings: Settings, new_id: Callable[[str], str]) -> type[Connection]:
+    """The class of connections under these limits; identities of errors come from ``new_id``."""
+    more = {"limits": settings, "new_id": staticmethod(new_id)}
+    return type("LimitedConnection", (Connection,), more)
 
 
 def _stop(timer: asyncio.TimerHandle | None) -> None:

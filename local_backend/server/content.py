@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -26,13 +27,25 @@ _AS_JSON = frozenset(
         "tool_search_tool_result",
         "mcp_tool_use",
         "mcp_tool_result",
+        "mcp_tool_listing",
+        "advisor_tool_result",
         "container_upload",
         "compaction",
+        "tool_addition",
+        "tool_removal",
     }
 )
 _USER_ONLY = frozenset({"image", "document", "search_result", "tool_result", "container_upload"})
-_ASSISTANT_ONLY = frozenset({"thinking", "redacted_thinking", "tool_use", "server_tool_use"})
-_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
+_ASSISTANT_ONLY = frozenset(
+    {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_listing", "fallback"}
+)
+_SYSTEM_ONLY = frozenset({"tool_addition", "tool_removal"})
+_UNMARKABLE = frozenset({"thinking", "redacted_thinking", "mcp_tool_listing", "fallback"})
+_ALLOWED = ((_USER_ONLY, "user"), (_ASSISTANT_ONLY, "assistant"), (_SYSTEM_ONLY, "system"))
+_MEDIA_TYPES = {
+    "image": ("image/jpeg", "image/png", "image/gif", "image/webp"),
+    "document": ("application/pdf",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,8 @@ def parse_tool(value: Any, path: str) -> Part:
     """
     fields = Fields(value, path)
     kind = fields.optional_text("type") or "custom"
-    name = fields.text("name")
+    # A set of tools has a type, or a server, instead of a name.
+    name = _set_of_tools(fields, kind) or fields.text("name")
     if kind == "custom":
         if len(name) > 128 or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
             raise fields.refuse("name", "must be 1 to 128 letters, digits, '_' or '-'")
@@ -135,6 +149,12 @@ def parse_tool(value: Any, path: str) -> Part:
         markable=not deferred,
         ids=name,
     )
+
+
+def _set_of_tools(fields: Fields, kind: str) -> str:
+    if kind == "mcp_toolset":
+        return fields.text("mcp_server_name")
+    return kind if "_toolset_" in kind and fields.get("name") is None else ""
 
 
 def parse_system(value: Any, path: str) -> Part:
@@ -176,7 +196,7 @@ def parse_block(value: Any, path: str, role: str, *, text_path: str | None = Non
     """
     fields = Fields(value, path)
     kind = fields.text("type")
-    if (kind in _USER_ONLY and role != "user") or (kind in _ASSISTANT_ONLY and role != "assistant"):
+    if any(kind in kinds and role != only for kinds, only in _ALLOWED):
         raise fields.refuse("type", f"{kind} is not allowed in a message of the {role}")
     ttl = parse_marker(fields)
     lifted, segments, ids, cites = None, _segments(fields, kind, text_path), None, False
@@ -233,8 +253,25 @@ def _read_media(fields: Fields) -> tuple[str | Media, ...]:
     if form == "text":
         return (data,)
     if form == "base64":
-        source.text("media_type")
+        _check_base64(source, kind)
     return (Media(digest_of(source.raw), kind),)
+
+
+def _check_base64(source: Fields, kind: str) -> None:
+    source.text("media_type")
+    source.choice("media_type", _MEDIA_TYPES[kind])
+    try:
+        binascii.a2b_base64(source.text("data"), strict_mode=True)
+    except ValueError:
+        raise source.refuse("data", "is not valid base64") from None
+
+
+def _read_fallback(fields: Fields) -> tuple[str | Media, ...]:
+    """Where another model took over: it is sent back, and shown to no model."""
+    for key in ("from", "to"):
+        if fields.child(key) is None:
+            raise fields.refuse(key, "is required")
+    return ()
 
 
 def _read_document(fields: Fields) -> tuple[str | Media, ...]:
@@ -310,4 +347,5 @@ _READERS: Mapping[str, _Reader] = {
     "tool_result": _read_tool_result,
     "thinking": _read_thinking,
     "tool_reference": _read_tool_reference,
+    "fallback": _read_fallback,
 }

@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
                 build_app(service),
                 host=settings.host,
                 port=settings.port,
-                http=connections(settings),
+                http=connections(settings, service.new_id),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -229,9 +229,11 @@ def make_rules(settings: Settings) -> ServiceRules:
     if settings.rules == "implicit":
         return ImplicitRules()
     if settings.rules == "deepseek":
-        return DeepSeekRules(DeepSeekSettings(grain=settings.grain))
+        unit = DeepSeekSettings().unit // settings.token_scale
+        return DeepSeekRules(DeepSeekSettings(unit=max(1, unit), grain=settings.grain))
     chosen = AnthropicSettings(
         minimum=settings.min_cache_tokens,
+        scale=settings.token_scale,
         collapse_runs=settings.collapse_runs,
         grain=settings.grain,
     )

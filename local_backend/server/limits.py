@@ -50,6 +50,9 @@ async def read_json(request: Request, settings: Settings) -> Any:
         ApiError: It is too large, too slow, or no JSON.
         ClientGoneError: The client left before it was complete.
     """
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() not in ("identity", ""):
+        raise InvalidRequestError("content-encoding", "bodies are taken as they are only")
     body = await _read_body(request, settings)
     try:
         found = json.loads(body, parse_constant=_no_number)

@@ -31,6 +31,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         api_keys=keys,
         rules=found.rules,
         min_cache_tokens=found.min_cache_tokens,
+        token_scale=found.token_scale,
         collapse_runs=not found.each_block,
         clock=found.clock,
         max_body_bytes=found.max_body_mib * MIB,
@@ -107,6 +108,12 @@ def _add_cache(group: argparse._ArgumentGroup, standard: Settings) -> None:
         type=_natural,
         default=standard.min_cache_tokens,
         help="shortest prefix that is cached, where the model has no published minimum",
+    )
+    group.add_argument(
+        "--token-scale",
+        type=_positive,
+        default=standard.token_scale,
+        help="tokens that one stands for, in replays of long sessions; divides minimums",
     )
     group.add_argument(
         "--each-block",

@@ -37,11 +37,23 @@ _ACCEPTED = frozenset(
         "context_management",
         "betas",
         "seed",
+        "billing_policy",
+        "fallbacks",
     }
 )
-_UNSUPPORTED = ("container", "mcp_servers", "output_format")
+_UNSUPPORTED = (
+    "container",
+    "mcp_servers",
+    "output_format",
+    "thread",
+    "compaction",
+    "fallback_credit_token",
+)
+_TIERS = ("auto", "standard_only")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_MOST_STOPS = 64
+MOST_STOPS = 64
+_THINKING = ("enabled", "disabled", "adaptive", "between_tools")
+_SHOWN = ("never", "next_user_message")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +64,13 @@ class Choice:
         kind: ``auto``, ``any``, ``tool`` or ``none``.
         name: Of the tool that must be used.
         parallel: Whether several calls at once are allowed.
+        among: Names that it is limited to; empty for all.
     """
 
     kind: str = "auto"
     name: str | None = None
     parallel: bool = True
+    among: tuple[str, ...] = ()
 
     @property
     def is_forced(self) -> bool:
@@ -114,6 +128,11 @@ class MessagesRequest:
     diagnosed: bool = False
     previous: str | None = None
 
+    @property
+    def thinks_at_length(self) -> bool:
+        """Whether thinking is enabled by a budget."""
+        return self.thinking is not None and '"enabled"' in self.thinking
+
     def parts(self) -> Iterator[Part]:
         """All content blocks in the order tools, system, messages."""
         yield from self.tools
@@ -134,9 +153,11 @@ def parse_request(body: Any, *, counting: bool = False) -> MessagesRequest:
     """
     fields = Fields(body, "")
     for key in _UNSUPPORTED:
-        if fields.get(key):
+        # Counting takes the request of a compaction, and counts the conversation as sent.
+        if fields.get(key) and not (counting and key == "compaction"):
             raise fields.refuse(key, "is not supported by this server")
     fields.only({*_ACCEPTED, *_UNSUPPORTED})
+    _check_ignored(fields)
     max_tokens = fields.integer("max_tokens", 0)
     if max_tokens is None and not counting:
         raise fields.refuse("max_tokens", "is required")
@@ -166,6 +187,8 @@ def parse_request(body: Any, *, counting: bool = False) -> MessagesRequest:
         previous=diagnostics.optional_text("previous_message_id") if diagnostics else None,
     )
     check_conversation(request.messages)
+    if request.choice.is_forced and request.thinks_at_length:
+        raise fields.refuse("thinking", "may not be enabled where tool_choice forces a call")
     if max_tokens == 0:
         _check_prewarm(request, fields)
     return request
@@ -228,27 +251,36 @@ def _messages(fields: Fields) -> tuple[tuple[str, tuple[Part, ...]], ...]:
     found = []
     for path, item in fields.items("messages"):
         message = Fields(item, path)
-        message.only(("role", "content", "output_config"))
+        message.only(("role", "content", "output_config", "clear_at"))
         role = message.choice("role", ROLES)
         if role is None:
             raise message.refuse("role", "is required")
         if "content" not in message.raw:
             raise message.refuse("content", "is required")
-        found.append((role, parse_content(message.get("content"), message.at("content"), role)))
+        shown = message.choice("clear_at", _SHOWN)
+        if shown is not None and role != "system":
+            raise message.refuse("clear_at", "is allowed on messages of the system only")
+        parts = parse_content(message.get("content"), message.at("content"), role)
+        found.append((role, parts, shown == "next_user_message"))
     if not found:
         raise fields.refuse("messages", "at least one message is required")
-    for index, (role, parts) in enumerate(found):
+    for index, (role, parts, _) in enumerate(found):
         is_last = index == len(found) - 1
         if not parts and not (is_last and role == "assistant"):
             raise InvalidRequestError(f"messages.{index}.content", "must not be empty")
-    role, parts = found[-1]
+    last = max((i for i, (role, _, _) in enumerate(found) if role == "user"), default=-1)
+    kept = [m[:2] for i, m in enumerate(found) if not m[2] or i > last]
+    _check_continued(*kept[-1])
+    return tuple(kept)
+
+
+def _check_continued(role: str, parts: Sequence[Part]) -> None:
     if role == "assistant" and parts and parts[-1].kind == "text":
         text = parts[-1].segments[-1]
         if isinstance(text, str) and text != text.rstrip():
             raise InvalidRequestError(
                 parts[-1].path, "the text that the answer continues must not end in whitespace"
             )
-    return tuple(found)
 
 
 def _choice(fields: Fields, names: set[str]) -> Choice:
@@ -271,8 +303,8 @@ def _choice(fields: Fields, names: set[str]) -> Choice:
 
 def _stops(fields: Fields) -> tuple[str, ...]:
     stops = fields.texts("stop_sequences")
-    if len(stops) > _MOST_STOPS:
-        raise fields.refuse("stop_sequences", f"at most {_MOST_STOPS} are allowed")
+    if len(stops) > MOST_STOPS:
+        raise fields.refuse("stop_sequences", f"at most {MOST_STOPS} are allowed")
     for index, stop in enumerate(stops):
         if not stop.strip():
             raise InvalidRequestError(
@@ -286,7 +318,7 @@ def _thinking(fields: Fields, max_tokens: int | None) -> str | None:
     thinking = fields.child("thinking")
     if thinking is None:
         return None
-    kind = thinking.choice("type", ("enabled", "disabled", "adaptive"))
+    kind = thinking.choice("type", _THINKING)
     if kind is None:
         raise thinking.refuse("type", "is required")
     if kind == "enabled":
@@ -296,6 +328,24 @@ def _thinking(fields: Fields, max_tokens: int | None) -> str | None:
         if max_tokens is not None and budget >= max_tokens:
             raise thinking.refuse("budget_tokens", "must be less than max_tokens")
     return None if kind == "disabled" else canonical(thinking.raw)
+
+
+def _check_ignored(fields: Fields) -> None:
+    """What changes nothing here must still be what the API takes."""
+    metadata = fields.child("metadata")
+    if metadata is not None:
+        metadata.optional_text("user_id")
+    fields.choice("service_tier", _TIERS)
+    fields.optional_text("inference_geo")
+    fields.texts("betas")
+    for path, item in fields.items("fallbacks") if fields.get("fallbacks") != "default" else ():
+        Fields(item, path).text("model")
+    billing = fields.child("billing_policy")
+    if billing is not None and billing.choice("bill_to", ("self", "user_profile")) not in (
+        None,
+        "self",
+    ):
+        raise billing.refuse("bill_to", "only self is known to this server")
 
 
 def _context(fields: Fields) -> str | None:
@@ -324,7 +374,7 @@ def _check_prewarm(request: MessagesRequest, fields: Fields) -> None:
     """Nothing to generate: what only makes sense for an answer is refused."""
     conflicts = {
         "stream": request.stream,
-        "thinking": request.thinking is not None and '"enabled"' in request.thinking,
+        "thinking": request.thinks_at_length,
         "output_config.format": request.output_format is not None,
         "tool_choice": request.choice.is_forced,
     }

@@ -10,16 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from local_backend.server.errors import InvalidRequestError
+from local_backend.server.patterns import MOST_CHARACTERS, CannotFitError, fitting
 
 Schema = Mapping[str, Any]
 
 _DEEP = 4
 _DEEPEST = 12
-_MOST_ITEMS = 64
+_MOST_PARTS = 10_000
+# Every part costs this much, and what is copied for it as many as there are keys.
+_PART_WORK = 100
+_MOST_WORK = _MOST_PARTS * _PART_WORK
 _FORMATS: Mapping[str, str] = {
     "date": "2026-01-01",
     "time": "00:00:00Z",
@@ -44,6 +50,11 @@ class Leaf:
 
     schema: Schema = field(default_factory=dict)
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it wants a text of more characters than are made here."""
+        return (_whole(self.schema.get("minLength")) or 0) > MOST_CHARACTERS
+
     def fill(self, tokens: Sequence[int], text: str) -> str:
         """JSON of a valid value.
 
@@ -55,9 +66,13 @@ class Leaf:
 
 
 def outline(schema: Schema) -> list[str | Leaf]:
-    """Fixed JSON and leaves, in order; put together they are the document."""
+    """Fixed JSON and leaves, in order; put together they are the document.
+
+    Raises:
+        InvalidRequestError: The smallest document would be too large, or takes too long to find.
+    """
     merged: list[str | Leaf] = []
-    for item in _walk(_resolve(schema, schema, 0), schema, 0):
+    for item in _Outline(schema).parts():
         if isinstance(item, str) and merged and isinstance(merged[-1], str):
             merged[-1] += item
         else:
@@ -65,28 +80,103 @@ def outline(schema: Schema) -> list[str | Leaf]:
     return merged
 
 
-def _walk(schema: Schema, root: Schema, depth: int) -> Iterator[str | Leaf]:
-    kind = _kind(schema)
-    if "const" in schema or "enum" in schema or kind not in ("object", "array"):
-        yield Leaf(schema)
-    elif kind == "object":
-        yield "{"
-        for index, (name, inner) in enumerate(_properties(schema, depth)):
-            yield f"{',' if index else ''}{_dump(name)}:"
-            yield from _walk(_resolve(inner, root, depth + 1), root, depth + 1)
-        yield "}"
-    else:
-        yield "["
-        for index, inner in enumerate(_items(schema, depth)):
-            yield "," if index else ""
-            yield from _walk(_resolve(inner, root, depth + 1), root, depth + 1)
-        yield "]"
+class _Outline:
+    """Walks through a schema; the work is bounded, since references can multiply it."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = _MOST_WORK
+
+    def parts(self) -> Iterator[str | Leaf]:
+        yield from self._walk(self._resolved(self._root, 0), 0)
+
+    def _spend(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0:
+            raise _too_much()
+
+    def _walk(self, schema: Schema, depth: int) -> Iterator[str | Leaf]:
+        kind = _kind(schema)
+        if "const" in schema or "enum" in schema or kind not in ("object", "array"):
+            leaf = Leaf(schema)
+            if leaf.is_too_long:
+                raise _too_much()
+            yield leaf
+        elif kind == "object":
+            yield "{"
+            for index, (name, inner) in enumerate(_properties(schema, depth)):
+                yield f"{',' if index else ''}{_dump(name)}:"
+                yield from self._walk(self._resolved(inner, depth + 1), depth + 1)
+            yield "}"
+        else:
+            yield "["
+            for index, inner in enumerate(_items(schema, depth)):
+                yield "," if index else ""
+                yield from self._walk(self._resolved(inner, depth + 1), depth + 1)
+            yield "]"
+
+    def _resolved(self, schema: Any, depth: int) -> Schema:
+        """A schema without references and alternatives at its top."""
+        self._spend(_PART_WORK)
+        if not isinstance(schema, Mapping) or depth > _DEEPEST:
+            return {}
+        found: Schema = schema
+        for _ in range(_DEEPEST):
+            self._spend(_size(found))
+            if isinstance(found.get("$ref"), str):
+                found = self._referred(found)
+            elif parts := _listed(found, "allOf"):
+                found = self._merged([*parts, _without(found, "allOf")])
+            elif parts := _listed(found, "anyOf") or _listed(found, "oneOf"):
+                base = _without(_without(found, "anyOf"), "oneOf")
+                found = self._merged([base, parts[0]])
+            else:
+                break
+        return found
+
+    def _merged(self, parts: Sequence[Schema]) -> Schema:
+        merged: dict[str, Any] = {}
+        for part in parts:
+            shown = part
+            if isinstance(part.get("$ref"), str):
+                shown = self._referred(part)
+            self._spend(_size(shown) + _size(merged))
+            for key, value in shown.items():
+                merged[key] = _joined(key, merged.get(key), value)
+        return merged
+
+    def _referred(self, schema: Schema) -> Schema:
+        """What a schema refers to, with what it says besides."""
+        reference = schema["$ref"]
+        self._spend(len(reference))
+        return {**_pointed(self._root, reference), **_without(schema, "$ref")}
+
+
+def _joined(key: str, before: Any, value: Any) -> Any:
+    """What two schemas that both apply say under one key."""
+    if key == "properties" and isinstance(before, Mapping) and isinstance(value, Mapping):
+        return {**before, **value}
+    if key == "required" and isinstance(before, list) and isinstance(value, list):
+        return list(dict.fromkeys(v for v in (*before, *value) if isinstance(v, str)))
+    return value
+
+
+def _size(schema: Schema) -> int:
+    """How many things have to be copied with a schema."""
+    inner = (schema.get(key) for key in ("properties", "required", "allOf", "anyOf", "oneOf"))
+    return len(schema) + sum(len(value) for value in inner if isinstance(value, Mapping | list))
+
+
+def _too_much() -> InvalidRequestError:
+    return InvalidRequestError("", "a schema asks for more than this server fills in")
 
 
 def _properties(schema: Schema, depth: int) -> list[tuple[str, Any]]:
     known = schema.get("properties")
     known = known if isinstance(known, Mapping) else {}
-    required = [name for name in schema.get("required") or () if isinstance(name, str)]
+    listed = schema.get("required")
+    listed = listed if isinstance(listed, list) else []
+    required = dict.fromkeys(name for name in listed if isinstance(name, str))
     chosen = [name for name in known if depth < _DEEP or name in required]
     chosen += [name for name in required if name not in known]
     return [(name, known.get(name, {})) for name in chosen]
@@ -99,51 +189,16 @@ def _items(schema: Schema, depth: int) -> list[Any]:
     rest = rest if isinstance(rest, Mapping) else {}
     least = _whole(schema.get("minItems")) or 0
     most = _whole(schema.get("maxItems"))
+    if least > _MOST_PARTS:
+        raise _too_much()
     count = max(least, len(prefix) if prefix else int(depth < _DEEP))
-    count = min(count, _MOST_ITEMS if most is None else most)
+    count = count if most is None else min(count, most)
     return (prefix + [rest] * count)[:count]
-
-
-def _resolve(schema: Any, root: Schema, depth: int) -> Schema:
-    """A schema without references and alternatives at its top."""
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return {}
-    found: Schema = schema
-    for _ in range(_DEEPEST):
-        if isinstance(found.get("$ref"), str):
-            found = {**_pointed(root, found["$ref"]), **_without(found, "$ref")}
-        elif parts := _listed(found, "allOf"):
-            found = _merged([*parts, _without(found, "allOf")], root)
-        elif parts := _listed(found, "anyOf") or _listed(found, "oneOf"):
-            base = _without(_without(found, "anyOf"), "oneOf")
-            found = _merged([base, parts[0]], root)
-        else:
-            break
-    return found
 
 
 def _listed(schema: Schema, key: str) -> list[Schema]:
     parts = schema.get(key)
     return [p for p in parts if isinstance(p, Mapping)] if isinstance(parts, list) else []
-
-
-def _merged(parts: Sequence[Schema], root: Schema) -> Schema:
-    merged: dict[str, Any] = {}
-    for part in parts:
-        shown = part
-        if isinstance(part.get("$ref"), str):
-            shown = {**_pointed(root, part["$ref"]), **_without(part, "$ref")}
-        for key, value in shown.items():
-            if key == "properties" and isinstance(value, Mapping):
-                merged[key] = {**merged.get(key, {}), **value}
-            elif key == "required" and isinstance(value, list):
-                merged[key] = [
-                    *merged.get(key, []),
-                    *(v for v in value if v not in merged.get(key, [])),
-                ]
-            else:
-                merged[key] = value
-    return merged
 
 
 def _pointed(root: Schema, reference: str) -> Schema:
@@ -183,8 +238,11 @@ def _value(schema: Schema, tokens: Sequence[int], text: str) -> Any:
     if kind == "null":
         return None
     if kind in ("integer", "number"):
-        return _number(schema, draw, whole=kind == "integer")
-    return _string(schema, text)
+        with suppress(OverflowError):  # bounds that no number of the machine can hold
+            number = _number(schema, draw, whole=kind == "integer")
+            return number if math.isfinite(number) else 0
+        return 0
+    return _string(schema, draw, text)
 
 
 def _draw(tokens: Sequence[int]) -> int:
@@ -220,28 +278,17 @@ def _edge(schema: Schema, name: str, rounding: Any, step: float) -> int | None:
     return (max(found) if inward > 0 else min(found)) if found else None
 
 
-def _string(schema: Schema, text: str) -> str:
+def _string(schema: Schema, draw: int, text: str) -> str:
     known = _FORMATS.get(str(schema.get("format")))
     if known is not None:
         return known
     text = "".join(c for c in text if c.isprintable() or c in "\n\t").replace("\ufffd", "?")
     most, least = _whole(schema.get("maxLength")), _whole(schema.get("minLength")) or 0
-    text = text[:most].ljust(least, "x")
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        return _fitting(pattern, text, least, most)
-    return text
-
-
-def _fitting(pattern: str, text: str, least: int, most: int | None) -> str:
-    """A text that fits a pattern, out of a few guesses; the first one where none does."""
-    lengths = range(least, (most if most is not None else least + 40) + 1)
-    guesses = [text, *(c * n for n in lengths[:41] for c in "a0A-_/.")]
-    try:
-        compiled = re.compile(pattern)
-    except re.error:
-        return text
-    return next((guess for guess in guesses if compiled.search(guess)), text)
+        with suppress(CannotFitError):
+            return fitting(pattern, draw, least)
+    return text[:most].ljust(least, "x")
 
 
 def _whole(value: Any) -> int | None:

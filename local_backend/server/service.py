@@ -166,8 +166,8 @@ class Service:
         """
         rendered = await self.render(request, identity, caller.workspace)
         self._check_length(rendered, request)
+        shape = await asyncio.to_thread(shape_of, request)
         plan = self.rules.plan(rendered.prompt, caller.now)
-        shape = shape_of(request)
         limit = request.max_tokens or 0
         if shape is not None and limit:
             limit = max(1, min(limit, shape.budget))

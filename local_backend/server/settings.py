@@ -26,6 +26,8 @@ class Settings:
         api_keys: Keys of which a client must show one; none for no check.
         rules: Cache rules in front of the engine.
         min_cache_tokens: Shortest prefix that is cached, for models without a published minimum.
+        token_scale: Tokens of a prompt elsewhere that one token here stands for; minimums and units
+            are divided by it.
         collapse_runs: Whether a run of tool calls, or of their results, is one position of a
             lookback.
         clock: ``manual`` lets clients set the time.
@@ -63,6 +65,7 @@ class Settings:
     api_keys: tuple[str, ...] = ()
     rules: str = "anthropic"
     min_cache_tokens: int = 1024
+    token_scale: int = 1
     collapse_runs: bool = True
     clock: str = "system"
     max_body_bytes: int = 32 * MIB

@@ -41,7 +41,7 @@ def shape_of(request: MessagesRequest) -> Shape | None:
     """The form that a request asks for; None for free text."""
     choice = request.choice
     if choice.is_forced:
-        names = [tool.ids or "" for tool in request.tools if choice.kind == "any"]
+        names = choice.among or [t.ids or "" for t in request.tools if choice.kind == "any"]
         tools = tuple(names) or (choice.name or "",)
         schemas: Sequence[Mapping[str, Any]] = [request.tool_schemas.get(n, {}) for n in tools]
         return Shape(tools, tuple(tuple(outline({"type": "object", **s})) for s in schemas))

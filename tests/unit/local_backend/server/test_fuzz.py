@@ -18,6 +18,7 @@ from local_backend.server.request import MessagesRequest, parse_request
 from local_backend.server.shaping import shape_of
 from local_backend.tokenizer.byte_level import ByteTokenizer
 
+PIXEL = "data:image/png;base64,QQ=="
 MARK = {"type": "ephemeral", "ttl": "1h"}
 TOKENIZER = ByteTokenizer()
 RENDERER = Renderer(TOKENIZER, frame_of(TOKENIZER, None), media_tokens=3)
@@ -81,7 +82,7 @@ CHAT: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": "s"},
         {"role": "user", "content": [{"type": "text", "text": "t", "cache_control": MARK},
-                                     {"type": "image_url", "image_url": {"url": "data:a/b,QQ"}}]},
+                                     {"type": "image_url", "image_url": {"url": PIXEL}}]},
         {"role": "assistant", "content": None, "tool_calls": [
             {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         {"role": "tool", "tool_call_id": "1", "content": "r"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import logging
 import socket
@@ -37,6 +38,32 @@ def test_malformed_json(server: Running, body: bytes) -> None:
     status, kind, message = server.refused(body)
     assert (status, kind) == (400, "invalid_request_error")
     assert "must be an object" in message or "not valid JSON" in message
+
+
+def test_what_is_no_http_is_refused_in_the_same_shape(server: Running) -> None:
+    with server.connect() as raw:
+        raw.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        head, _, body = raw.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    told = json.loads(body)
+    assert (told["type"], told["error"]["type"]) == ("error", "invalid_request_error")
+    assert f"request-id: {told['request_id']}".encode() in head
+
+
+def test_packed_bodies_are_refused(server: Running) -> None:
+    packed = gzip.compress(json.dumps(filled({})).encode())
+    status, answer, _ = server.call("/v1/messages", packed, {"content-encoding": "gzip"})
+    assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
+    assert answer["error"]["message"].startswith("content-encoding: ")
+
+
+def test_a_schema_that_asks_for_too_much(server: Running) -> None:
+    leaf = {"type": "string", "minLength": 10**9}
+    schema = {"type": "object", "properties": {"a": leaf}}
+    tools = [{"name": "f", "input_schema": schema}]
+    body = filled({"tools": tools, "tool_choice": {"type": "any"}})
+    assert server.refused(body)[:2] == (400, "invalid_request_error")
+    assert server.ask({"tools": tools})["stop_reason"]
 
 
 @pytest.mark.parametrize("depth", [20, 400])
@@ -285,4 +312,4 @@ def test_no_prompt_text_is_logged(server: Running, records: list[str]) -> None:
 
 def test_limits_are_those_of_the_settings() -> None:
     chosen = settings(max_connections=9)
-    assert connections(chosen).limits is chosen
+    assert connections(chosen, str).limits is chosen

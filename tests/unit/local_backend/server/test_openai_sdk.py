@@ -154,3 +154,80 @@ def test_hits_and_misses_of_deepseek_rules() -> None:
         assert [u.prompt_cache_hit_tokens for u in usages] == [0, 0, 256]
         assert [u.prompt_cache_miss_tokens for u in usages] == [458, 458, 202]
         assert [u.prompt_tokens_details.cached_tokens for u in usages] == [0, 0, 256]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}},
+        {"logprobs": False, "top_logprobs": 0, "audio": None, "modalities": ["text"]},
+        {"verbosity": "low", "prediction": {"type": "content", "content": "x"}},
+        {"prompt_cache_retention": "24h", "prompt_cache_options": {"mode": "implicit"}},
+        {"prompt_cache_key": "k", "safety_identifier": "s", "user": "u", "store": False},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_settings_that_change_nothing(client: openai.OpenAI, more: dict[str, Any]) -> None:
+    plain, changed = ask(client), ask(client, **more)
+    assert changed.choices[0].message.content == plain.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"frequency_penalty": 1},
+        {"logprobs": True},
+        {"logit_bias": {"5": 1}},
+        {"functions": [{"name": "f"}]},
+        {"web_search_options": {}},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_is_not_done_here_is_refused(client: openai.OpenAI, more: dict[str, Any]) -> None:
+    with pytest.raises(openai.BadRequestError, match="is not supported by this server"):
+        ask(client, **more)
+
+
+def test_an_answer_may_end_at_a_line_break(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="stop: must not be empty"):
+        ask(client, stop="")
+    whole = ask(client, max_completion_tokens=300, temperature=0.0).choices[0].message.content
+    blank = next((c for c in whole if not c.strip()), "\n")
+    found = ask(client, max_completion_tokens=300, temperature=0.0, stop=blank).choices[0]
+    assert found.message.content == whole.partition(blank)[0]
+
+
+def test_a_choice_among_some_tools(client: openai.OpenAI) -> None:
+    other = {"type": "function", "function": {"name": "other"}}
+
+    def choice(mode: str, *names: str) -> dict[str, Any]:
+        listed = [{"type": "function", "function": {"name": name}} for name in names]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": listed}}
+
+    called = {
+        ask(client, tools=[TOOL, other], tool_choice=choice("required", "other"), seed=seed)
+        .choices[0]
+        .message.tool_calls[0]
+        .function.name
+        for seed in range(4)
+    }
+    assert called == {"other"}
+    free = ask(client, tools=[TOOL, other], tool_choice=choice("auto", "add"))
+    assert free.choices[0].message.tool_calls is None
+    for names in ((), ("absent",)):
+        with pytest.raises(openai.BadRequestError, match=r"tool_choice\.allowed_tools\.tools"):
+            ask(client, tools=[TOOL], tool_choice=choice("auto", *names))
+
+
+def test_files_and_refusals(client: openai.OpenAI) -> None:
+    def spent(*messages: dict[str, Any]) -> int:
+        return int(ask(client, messages=messages).usage.prompt_tokens)
+
+    def file(**more: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "file", "file": more}]}
+
+    assert spent(file(file_data="data:application/pdf;base64,QUJD")) == 1 + 256 + 1
+    assert spent(file(file_id="f", filename="n.pdf")) == 1 + len("n.pdf\n") + 256 + 1
+    user = {"role": "user", "content": "a"}
+    no = {"role": "assistant", "content": None, "refusal": "no"}
+    assert spent(user, no, user) == 2 + 3 + 2 + 1

@@ -80,6 +80,28 @@ WRONG: list[tuple[Any, str]] = [
     (body(thinking={"type": "enabled", "budget_tokens": 2000}), "must be less than max_tokens"),
     (body(output_config={"effort": "huge"}), "output_config.effort: must be one of"),
     (body(mcp_servers=[{"url": "x"}]), "mcp_servers: is not supported by this server"),
+    (body(thread={"type": "create"}), "thread: is not supported by this server"),
+    (body(compaction={"type": "summarize"}), "compaction: is not supported by this server"),
+    (body(fallback_credit_token="t"), "fallback_credit_token: is not supported by this server"),
+    (body(billing_policy={"bill_to": "user_profile"}), "billing_policy.bill_to: only self"),
+    (body(fallbacks=[{}]), "fallbacks.0.model: is required"),
+    (body(metadata={"user_id": 5}), "metadata.user_id: must be a string"),
+    (body(metadata="u"), "metadata: must be an object"),
+    (body(service_tier="gold"), "service_tier: must be one of auto, standard_only"),
+    (body(inference_geo=1), "inference_geo: must be a string"),
+    (body(betas="b"), "betas: must be a list"),
+    (body([{**IMAGE, "source": {**IMAGE["source"], "data": "!!"}}]),
+     "messages.0.content.0.source.data: is not valid base64"),
+    (body([{**IMAGE, "source": {**IMAGE["source"], "media_type": "image/bmp"}}]),
+     "source.media_type: must be one of image/jpeg"),
+    (body([{**IMAGE, "type": "document"}]), "media_type: must be one of application/pdf"),
+    (body(messages=[{"role": "user", "content": "a", "clear_at": "never"}]),
+     "messages.0.clear_at: is allowed on messages of the system only"),
+    (body([{"type": "tool_addition", "tool": {}}]), "tool_addition is not allowed in a message of"),
+    (body("a", [{"type": "fallback", "from": {}}]), "messages.1.content.0.to: is required"),
+    (body(tools=[{"type": "mcp_toolset"}]), "tools.0.mcp_server_name: is required"),
+    (body(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000, tools=[TOOL],
+          tool_choice={"type": "any"}), "thinking: may not be enabled where tool_choice forces"),
     (body(unheard_of=1), "unheard_of: is not a known field"),
     (body(max_tokens=0, stream=True), "stream: cannot be combined with max_tokens 0"),
     (body(max_tokens=0, tools=[TOOL], tool_choice={"type": "any"}), "tool_choice: cannot be"),
@@ -111,6 +133,78 @@ def test_what_is_accepted() -> None:
     ]  # fmt: skip
     lifted = found.messages[2][1][0]
     assert lifted.ttl == "5m"
+
+
+SETTINGS_THAT_CHANGE_NOTHING: list[dict[str, Any]] = [
+    {"billing_policy": {"type": "billing_policy", "bill_to": "self"}},
+    {"fallbacks": [{"model": "other"}]},
+    {"fallbacks": "default"},
+    {"metadata": {"user_id": None}},
+    {"service_tier": "standard_only"},
+    {"inference_geo": "us"},
+    {"betas": ["x"]},
+]
+
+
+@pytest.mark.parametrize("more", SETTINGS_THAT_CHANGE_NOTHING, ids=json.dumps)
+def test_what_changes_nothing(more: dict[str, Any]) -> None:
+    assert parse_request(body(**more)) == parse_request(body())
+
+
+def test_counting_takes_the_request_of_a_compaction() -> None:
+    asked = body(compaction={"type": "summarize"})
+    assert parse_request(asked, counting=True) == parse_request(body(), counting=True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "later", "is_there"),
+    [
+        (None, True, True),
+        ("never", True, True),
+        ("next_user_message", False, True),
+        ("next_user_message", True, False),
+    ],
+)
+def test_a_message_of_the_system_that_is_cleared(
+    shown: str | None, later: bool, is_there: bool
+) -> None:
+    note = {"role": "system", "content": "note", **({"clear_at": shown} if shown else {})}
+    messages = [{"role": "user", "content": "a"}, note]
+    messages += [{"role": "user", "content": "b"}] if later else []
+    assert ("note" in names(render(body(messages=messages)))) is is_there
+
+
+def test_blocks_of_hosted_services_are_shown_as_they_are() -> None:
+    added = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}
+    listing = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": []}
+    advice = {"type": "advisor_tool_result", "tool_use_id": "x", "content": {"type": "y"}}
+    messages = [
+        {"role": "user", "content": "a"},
+        {"role": "system", "content": [added]},
+        {"role": "assistant", "content": [listing, advice, text("b")]},
+        {"role": "user", "content": "c"},
+    ]
+    found = names(render(body(tools=[TOOL], messages=messages)))
+    for block in (added, listing, advice):
+        assert json.dumps(block, separators=(",", ":")) in found
+
+
+def test_where_another_model_took_over_is_not_rendered() -> None:
+    hop = {"type": "fallback", "from": {"model": "x"}, "to": {"model": "y"}}
+    with_hop, without = (render(body("a", blocks, "c")) for blocks in ([hop, text("b")], "b"))
+    assert with_hop.prompt.tokens == without.prompt.tokens
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        ({"type": "computer_toolset_20260801"}, "computer_toolset_20260801"),
+        ({"type": "mcp_toolset", "mcp_server_name": "files"}, "files"),
+    ],
+)
+def test_sets_of_tools_have_no_name(tool: dict[str, Any], name: str) -> None:
+    (found,) = parse_request(body(tools=[tool])).tools
+    assert (found.ids, found.segments) == (name, (json.dumps(tool, separators=(",", ":")),))
 
 
 def render(request: dict[str, Any], **more: Any) -> Rendered:
@@ -165,6 +259,7 @@ def test_tools_stand_behind_the_system_prompt_where_the_rules_say_so() -> None:
         ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, (True, True, False)),
         ({"thinking": {"type": "disabled"}}, (True, True, True)),
         ({"thinking": {"type": "adaptive"}}, (True, True, False)),
+        ({"thinking": {"type": "between_tools"}}, (True, True, False)),
         ({"output_config": {"effort": "high"}}, (True, True, True)),
         ({"output_config": {"effort": "low"}}, (True, True, False)),
         ({"speed": "standard"}, (True, True, True)),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local_backend.server.errors import InvalidRequestError
 from local_backend.server.schema import Leaf, outline
 
 
@@ -105,8 +106,15 @@ def test_it_always_fits(schema: dict[str, Any], tokens: list[int], text: str) ->
         ({"type": "string", "maxLength": 2}, "ab"),
         ({"type": "string", "minLength": 5}, "abcxx"),
         ({"type": "string", "format": "date"}, "2026-01-01"),
-        ({"type": "string", "pattern": "^[0-9]{3}$"}, "000"),
-        ({"type": "string", "pattern": "^b"}, "abc"),
+        ({"type": "string", "pattern": "^b"}, "b"),
+        ({"type": "string", "pattern": "^(?=c)"}, "abc"),
+        ({"type": "string", "pattern": "("}, "abc"),
+        ({"type": "number", "minimum": 1e308, "multipleOf": 1e-300}, 0),
+        ({"type": "number", "minimum": 1.5e308, "multipleOf": 1e308}, 0),
+        ({"type": "integer", "minimum": 10**400, "multipleOf": 0.5}, 0),
+        ({"required": 5, "properties": 5, "type": "object"}, {}),
+        ({"allOf": [{"required": 5, "properties": 5}, {"required": ["a"]}], "type": "object"},
+         {"a": "abc"}),
         ({"properties": {"a": {"const": 1}}}, {"a": 1}),
         ({"type": "object", "required": ["z"]}, {"z": "abc"}),
         ({"anyOf": [{"const": 1}, {"const": 2}]}, 1),
@@ -121,6 +129,58 @@ def test_it_always_fits(schema: dict[str, Any], tokens: list[int], text: str) ->
 )  # fmt: skip
 def test_what_the_leaves_become(schema: dict[str, Any], value: Any) -> None:
     assert filled(schema, [1], "abc") == value
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least"),
+    [
+        ("^[0-9]{3}-[A-F]+$", 0),
+        (r"^\\d{4}-\\d\\d-\\d\\d(T[^Z]*Z)?$".replace("\\\\", "\\"), 0),
+        ("^(red|green|blue)$", 0),
+        ("^[a-z][a-z0-9_]*$", 30),
+        ("^(a+)+b$", 40),
+        ("(x*)*y", 0),
+        (r"^(\w)\1\1$", 0),
+        ("^[^@]+@[^@.]+[.]com$", 20),
+        ("(?i)^[^a-z]$", 0),
+        ("^.{5,9}?$", 7),
+        ("^(?:a{0}|b)*$", 0),
+        (r"^\S\s\W\D[\d\s]$", 0),
+        ("", 0),
+    ],
+)
+def test_texts_are_made_from_patterns(pattern: str, least: int) -> None:
+    """The expressions are simple to match, so that they can be checked by matching."""
+    schema = {"type": "string", "pattern": pattern, "minLength": least}
+    for token in range(20):
+        text = filled(schema, [token], "q")
+        assert re.search(pattern, text), text
+        assert len(text) >= least
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 10**9},
+        {"type": "array", "items": {"type": "null"}, "minItems": 10**9, "maxItems": 10**9},
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 60},
+        {"type": "object", "properties": {n: {"$ref": "#"} for n in "abcdefghij"},
+         "required": list("abcdefghij")},
+        {"allOf": [{"$ref": "#"}] * 30, "required": [str(n) for n in range(5_000)],
+         "type": "object"},
+        {"$defs": {str(n): {} for n in range(90)}, "type": "array", "minItems": 64,
+         "items": {"type": "array", "items": {"$ref": "#"}, "minItems": 64}},
+    ],
+    ids=["text", "list", "lists in lists", "objects in objects", "merged", "copied"],
+)  # fmt: skip
+def test_schemas_that_ask_for_too_much(schema: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="more than this server fills in"):
+        outline(schema)
+
+
+def test_an_expression_that_asks_for_too_long_a_text() -> None:
+    assert filled({"type": "string", "pattern": "^(a{9999}){9999}$"}, [1], "q") == "q"
+    assert filled({"type": "string", "pattern": "^(){999999999}b$"}, [1], "q") == "b"
 
 
 def test_a_schema_that_contains_itself_ends() -> None:
