@@ -77,7 +77,8 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
         calls: All calls, also those without usage.
         failed: Calls that ended with an error.
         retries: Attempts after the first one.
-        without_usage: Calls whose usage is not known: they count as free.
+        without_usage: Calls whose usage is not known and that may have been billed; those that the
+            server refused are not.
         totals: Tokens and money.
         by_purpose: The same by purpose, dearest first.
         lanes: The same by lane.

@@ -135,8 +135,8 @@ class Compactor:
         self._pins: dict[str, str] = {}
         self._pinned_calls: set[str] = set()
         self._files: dict[str, str | Callable[[], str]] = {}
-        places = audit is not None and audit.mode == "auto"
-        self._track = Track(self._settings, places_markers=places)
+        self._places_markers = audit is not None and audit.mode == "auto"
+        self._track = Track(self._settings, places_markers=self._places_markers)
         self._sent_at: float | None = None
         self.outcome: Outcome | None = None
         if audit is not None:
@@ -365,6 +365,7 @@ class Compactor:
                 last=None if last is None else last.body,
                 recent=len(plan.found.recent),
                 warm=plan.warm,
+                planned=self._places_markers and last is not None and last.stored > 0,
             )
         if action == "server":
             return server_request(plan.body, settings.structure, plan.found.older)

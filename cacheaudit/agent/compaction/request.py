@@ -62,6 +62,7 @@ def prefix_request(
     last: Mapping[str, Any] | None = None,
     recent: int = 0,
     warm: bool = True,
+    planned: bool = False,
 ) -> dict[str, Any]:
     """Ask for a summary behind the unchanged prompt.
 
@@ -76,6 +77,7 @@ def prefix_request(
         last: The request before it; ``None``: there was none.
         recent: Number of latest messages that stay word for word.
         warm: The last request's entry can still be read.
+        planned: Somebody else marks the ends of front and conversation in unmarked requests.
     """
     asked = _text(instruction(structure, recent))
     sent = last if last is not None and extends(body, last) else body
@@ -92,13 +94,24 @@ def prefix_request(
     }
     request["messages"] = messages
     request["max_tokens"] = _limit(sent, most_output)
-    automatic = sent.get("cache_control")
     if not warm:
         return _front_marked(request)
+    automatic = sent.get("cache_control")
+    if planned and automatic is None and not _is_marked(sent):
+        automatic = {"type": "ephemeral"}
+        request = _front_marked(request)
     if isinstance(automatic, Mapping):
         end = len(sent["messages"]) - 1
         request["messages"] = _marked(messages, end, dict(automatic), asked)
     return request
+
+
+def _is_marked(body: Mapping[str, Any]) -> bool:
+    """Whether a marker stands anywhere in a request."""
+    front = [body.get("tools"), body.get("system")]
+    blocks = [block for items in front if isinstance(items, list) for block in items]
+    blocks += [block for message in body["messages"] for block in blocks_of(message)]
+    return any("cache_control" in block for block in blocks)
 
 
 def _front_marked(request: dict[str, Any]) -> dict[str, Any]:

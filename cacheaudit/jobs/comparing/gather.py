@@ -10,6 +10,7 @@ from typing import Final
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.common import Moments, open_corpus, require_readable
 from cacheaudit.jobs.inputs import Inputs, Progress
+from cacheaudit.jobs.tasking.billed import is_open
 from cacheaudit.jobs.tasking.times import CallTimes, call_times
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.money import ZERO
@@ -238,7 +239,7 @@ class Side:
     def _price(self, call: Call) -> Decimal | None:
         usage = call.usage
         if usage is None:
-            self.without_usage += 1
+            self.without_usage += is_open(call)
             return None
         bill = price_call(call, self._book)
         self.prices.setdefault(call.model or "not known", set()).update(bill.cards)

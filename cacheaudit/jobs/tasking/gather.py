@@ -10,6 +10,7 @@ import msgspec
 from cacheaudit.ingest.corpus import Amendment
 from cacheaudit.jobs.common import Moments
 from cacheaudit.jobs.tally import Bucket, Tally, merged
+from cacheaudit.jobs.tasking.billed import is_open
 from cacheaudit.jobs.tasking.times import TimeSums
 from cacheaudit.model.call import Call, Session
 from cacheaudit.pricing.book import PriceBook
@@ -40,7 +41,7 @@ class TaskSums:
         self.calls += 1
         self.failed += call.error is not None
         self.retries += call.attempt > 0
-        self.without_usage += call.usage is None
+        self.without_usage += is_open(call)
         for at in (call.at, call.ended_at):
             if at is not None:
                 self.moments.add(at)

@@ -253,3 +253,64 @@ def test_the_result_is_json(tmp_path: Path) -> None:
     document = json.loads(msgspec.json.encode(run(example(tmp_path))))
     assert document["schema"] == "cacheaudit.tasks/1"
     assert document["tasks"][0]["by_purpose"][0]["key"] == "main"
+
+
+def test_what_a_program_records_is_charged_to_its_task(tmp_path: Path) -> None:
+    """Session, lanes inside lanes, purposes and a retry, from the recorder to the ledger."""
+    from cacheaudit import CacheAudit
+    from tests.unit.agent.servers import Reply, Script, client, message
+
+    body: dict[str, Any] = {
+        "model": "claude-sonnet-4-6",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "go"}],
+    }
+    busy = Reply({"type": "error", "error": {"type": "overloaded_error"}}, 529)
+    url = str(tmp_path / "u.db")
+    with CacheAudit(url, "observe") as recorder:
+        script = Script(Reply(message(1)), busy)
+        bare = client(script, max_retries=1)
+        wrapped = recorder.wrap(bare)
+        with recorder.session("s", task="fix") as session:
+            wrapped.messages.create(**body)
+            wrapped.messages.create(**body)  # refused once
+            with recorder.session("explorer"):
+                wrapped.messages.create(**body)
+                with recorder.session("reader"):
+                    wrapped.messages.create(**body)
+            for purpose in ("compaction", "keep_alive", "warm_up", "probe"):
+                with recorder.purpose(purpose):
+                    wrapped.messages.create(**body)
+            assert recorder.flush()
+            assert session.outcome("accepted")
+    result = run(db=url)
+    mine = task(result, "fix")
+    counts = {group.key: group.totals.calls for group in mine.by_purpose}
+    assert counts == {
+        "main": 1,
+        "retry": 1,
+        "subagent": 2,
+        "compaction": 1,
+        "keep_alive": 1,
+        "warm_up": 1,
+        "probe": 1,
+    }
+    # What the server refused was not billed.
+    assert (mine.calls, mine.failed, mine.retries, mine.without_usage) == (9, 1, 1, 0)
+    depths = {row.lane: row.depth for row in mine.lanes}
+    assert depths == {"main": 0, "explorer": 0, "explorer/reader": 1}
+    # Each read 2,000, wrote 300, sent 40 and put 12 out, at 0.3, 3.75, 3 and 15 a million.
+    each = 2_000 * Decimal("0.3") + 300 * Decimal("3.75") + 40 * 3 + 12 * 15
+    assert Decimal(result.completions.per_accepted or 0) == 8 * each / 1_000_000
+
+
+def test_a_call_that_broke_off_may_have_been_billed(tmp_path: Path) -> None:
+    broken = {"task": "t", "error": {"type": "connection"}, "response": {}}
+    lines = [call(1, START, 0, 10, task="t", outcome="accepted"), call(2, START, 0, 0) | broken]
+    result = run(write(tmp_path, "a", lines))
+    assert task(result, "t").without_usage == 1
+    assert result.completions.per_accepted is None
+    lines[1] |= {"error": {"type": "overloaded_error", "status": 529}}
+    result = run(write(tmp_path, "b", lines))
+    assert task(result, "t").without_usage == 0
+    assert result.completions.per_accepted is not None

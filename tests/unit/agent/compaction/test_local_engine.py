@@ -29,8 +29,15 @@ def engine() -> Iterator[Running]:
         yield found
 
 
-def request(messages: list[dict[str, Any]], run: str) -> dict[str, Any]:
-    """Markers behind the system prompt and behind the last content block."""
+def request(messages: list[dict[str, Any]], run: str, *, planner: bool) -> dict[str, Any]:
+    """Markers behind the system prompt and behind the last content block, or none."""
+    if planner:
+        return {
+            "model": MODEL,
+            "max_tokens": 4,
+            "system": f"{SYSTEM} {run}",
+            "messages": messages,
+        }
     last = messages[-1]
     content = last["content"]
     if isinstance(content, str):
@@ -51,14 +58,24 @@ def parts(call: Any) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "is_warm"), [("prefix", True), ("prefix", False), ("standalone", True)]
+    ("mode", "is_warm", "planner"),
+    [
+        ("prefix", True, False),
+        ("prefix", False, False),
+        ("standalone", True, False),
+        ("prefix", True, True),
+        ("prefix", False, True),
+    ],
 )
-def test_three_stages(engine: Running, tmp_path: Path, mode: Mode, is_warm: bool) -> None:
+def test_three_stages(
+    engine: Running, tmp_path: Path, mode: Mode, is_warm: bool, planner: bool
+) -> None:
+    """With the markers of the loop itself, and with those of the planner."""
     clock = FixedClock(START)
     engine.call("/admin/clock", {"advance_s": 4_000})
-    run = f"{mode}-{is_warm}"
+    run = f"{mode}-{is_warm}-{planner}"
     with (
-        CacheAudit(tmp_path / "u.db", "observe", clock=clock) as audit,
+        CacheAudit(tmp_path / "u.db", "auto" if planner else "observe", clock=clock) as audit,
         scripted_client(engine.url, lambda _: [{"type": "text", "text": SUMMARY}]) as bare,
     ):
         client = audit.wrap(bare)
@@ -67,18 +84,18 @@ def test_three_stages(engine: Running, tmp_path: Path, mode: Mode, is_warm: bool
         history = rounds(4, 700)
         with audit.session(run):
             for end in (7, 9):
-                asked = request(history[:end], run)
+                asked = request(history[:end], run, planner=planner)
                 compactor.took(asked, client.messages.create(**asked))
             if not is_warm:
                 clock.advance(301)
                 engine.call("/admin/clock", {"advance_s": 301})
             history = [*history, *rounds(5, 700)[9:]]
-            made = compactor.compact(request(history, run))
+            made = compactor.compact(request(history, run, planner=planner))
             assert compactor.outcome is not None
             assert compactor.outcome.compacted
             messages = made["messages"]
             for _ in range(2):
-                asked = request(messages, run)
+                asked = request(messages, run, planner=planner)
                 reply = client.messages.create(**asked)
                 compactor.took(asked, reply)
                 again = {"role": "user", "content": "and now the next file, please"}

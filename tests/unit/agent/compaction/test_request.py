@@ -46,7 +46,9 @@ def marked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=60)
-@given(histories(), st.integers(0, 30), st.sampled_from(["explicit", "automatic", "none"]))
+@given(
+    histories(), st.integers(0, 30), st.sampled_from(["explicit", "automatic", "planned", "none"])
+)
 def test_it_is_a_pure_extension_of_the_last_request(
     messages: list[dict[str, Any]], cut: int, way: str
 ) -> None:
@@ -56,8 +58,11 @@ def test_it_is_a_pure_extension_of_the_last_request(
     more: dict[str, Any] = {"cache_control": MARK} if way == "automatic" else {}
     last = body(marked(said) if way == "explicit" else said, tool_choice={"type": "any"}, **more)
     now = body(marked(messages) if way == "explicit" else messages, **more)
+    if way == "planned":
+        for request in (last, now):
+            request["system"] = request["system"][0]["text"]
     before = copy.deepcopy((last, now))
-    asked = prefix_request(now, STRUCTURE, 900, last=last, recent=2)
+    asked = prefix_request(now, STRUCTURE, 900, last=last, recent=2, planned=way == "planned")
     assert (last, now) == before
     mine, theirs = seen(asked), seen(last)
     count = len(theirs.prefix_digests)
