@@ -9,6 +9,7 @@ from cacheaudit.agent.tools import native
 from cacheaudit.agent.tools.tool import CALL, SEARCH, Tool
 
 Exposure = Literal["direct", "search", "deferred", "codemode"]
+Style = Literal["anthropic", "openai_chat", "openai_responses"]
 EXPOSURES: Final[tuple[str, ...]] = get_args(Exposure)
 MOST_RESULTS: Final = 10
 DEFAULT_RESULTS: Final = 5
@@ -90,6 +91,29 @@ def declared(
         return [*pinned, *always, _SEARCH, _CALL]
     later = [native.deferred(tool) for tool in tools if not tool.pinned]
     return [*pinned, *always, _LOAD, native.placeholder(), *later]
+
+
+def in_style(tools: Sequence[dict[str, Any]], style: Style) -> list[dict[str, Any]]:
+    """Write declarations for another API.
+
+    Args:
+        tools: As the Messages API takes them.
+        style: Whose form to use.
+    """
+    if style == "anthropic":
+        return list(tools)
+    functions = [
+        {
+            "name": tool["name"],
+            "description": tool["description"],
+            "parameters": tool["input_schema"],
+        }
+        for tool in tools
+    ]
+    if style == "openai_chat":
+        return [{"type": "function", "function": function} for function in functions]
+    # Strict is the default there, and refuses schemas with optional arguments.
+    return [{"type": "function", **function, "strict": False} for function in functions]
 
 
 def search_problems(arguments: Any) -> list[dict[str, str]]:

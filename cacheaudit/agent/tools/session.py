@@ -11,7 +11,7 @@ import msgspec
 from cacheaudit.agent.outputs.reading import OutputReader
 from cacheaudit.agent.tools import native
 from cacheaudit.agent.tools.drift import Drift, compare, fields
-from cacheaudit.agent.tools.exposure import Exposure, declared
+from cacheaudit.agent.tools.exposure import Exposure, Style, declared, in_style
 from cacheaudit.agent.tools.finding import Finder
 from cacheaudit.agent.tools.schemas import make_tool
 from cacheaudit.agent.tools.shown import Shown
@@ -72,10 +72,13 @@ class ToolSession:
         self.shown = Shown()
         self.finder = Finder(directory, self.shown, self._own if exposure == "deferred" else None)
 
-    def tools(self) -> list[dict[str, Any]]:
-        """Return the declarations to send; the same bytes every time, a new list each."""
-        listed: list[dict[str, Any]] = msgspec.json.decode(self._bytes)
-        return listed
+    def tools(self, style: Style = "anthropic") -> list[dict[str, Any]]:
+        """Return the declarations to send; the same bytes every time, a new list each.
+
+        Args:
+            style: The API that they are for.
+        """
+        return in_style(msgspec.json.decode(self._bytes), style)
 
     @property
     def tools_bytes(self) -> bytes:
@@ -157,11 +160,17 @@ class ToolSession:
         self.finder.rebuild(list(messages))
 
     def call(self, name: str, arguments: Any = None) -> Outcome:
-        """Answer one tool call, by the name that the model used."""
+        """Answer one tool call.
+
+        Args:
+            name: The name that the model used.
+            arguments: What it gave: an object, or its JSON.
+        """
         return self.directory.loop.run(self.acall(name, arguments))
 
     async def acall(self, name: str, arguments: Any = None) -> Outcome:
         """Answer one tool call; see ``call``."""
+        arguments = _parsed(arguments)
         if name not in self._names and not self.finder.is_loaded(name):
             return self._unknown(name)
         if name == SEARCH and SEARCH in self._names:
@@ -216,6 +225,16 @@ class ToolSession:
         alike = self.directory.alike(str(name))
         do = f"Find it with {SEARCH}." if SEARCH in self._names else "Use a tool that is declared."
         return failure(str(name), "unknown_tool", do, did_you_mean=alike)
+
+
+def _parsed(arguments: Any) -> Any:
+    """Read arguments that are JSON text, as some APIs hand them over; all else stays."""
+    if isinstance(arguments, str):
+        try:
+            return msgspec.json.decode(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    return arguments
 
 
 def _readers(directory: ToolDirectory) -> list[Tool]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import pytest
+from openai.types.chat import ChatCompletionToolParam
+from openai.types.responses import FunctionToolParam
+from pydantic import TypeAdapter
 
-from cacheaudit import ToolDirectory
+from cacheaudit import CacheAudit, ToolDirectory
 from cacheaudit.agent.tools.runner import attach, runnable, tool_runner
 from cacheaudit.agent.tools.session import ToolSession
 from cacheaudit.errors import ToolDriftError
@@ -208,3 +212,37 @@ def test_a_thousand_tools_over_a_hundred_turns() -> None:
     outcomes = [sent_results(body)[0].get("is_error", False) for body in sent[2::2]]
     assert outcomes.count(False) > 20
     assert outcomes.count(True) > 10
+
+
+def test_beside_the_recorder_and_its_planner(tmp_path: Path) -> None:
+    """Markers that a planner places are no drift, whichever of the two stands in front."""
+    for order in (0, 1):
+        script = Script(calls(SEARCH), calls(CALL))
+        with ToolDirectory([log_query]) as directory, CacheAudit(tmp_path / f"{order}.db") as audit:
+            session = directory.open()
+            sdk = client(script)
+            sdk = audit.wrap(attach(session, sdk)) if order else attach(session, audit.wrap(sdk))
+            with audit.session("task") as recorded:
+                assert loop(sdk, session).stop_reason == "end_turn"
+            assert len(recorded.calls()) == 3
+        for body in bodies(script):
+            session.check(body["tools"])
+
+
+def test_loops_on_other_apis() -> None:
+    with ToolDirectory([log_query]) as directory:
+        session = directory.open()
+        chat: Any = session.tools("openai_chat")
+        TypeAdapter(list[ChatCompletionToolParam]).validate_python(chat)
+        responses: Any = session.tools("openai_responses")
+        TypeAdapter(list[FunctionToolParam]).validate_python(responses)
+        names = ["search_tools", "call_tool"]
+        assert [tool["function"]["name"] for tool in chat] == names
+        assert [tool["name"] for tool in responses] == names
+        assert chat[1]["function"]["parameters"] == session.tools()[1]["input_schema"]
+        # There, arguments arrive as text.
+        session.call("search_tools", '{"query": "logs"}')
+        session.next_batch()
+        inner = json.dumps({"name": "log_query", "arguments": {"run_id": "r"}})
+        assert session.call("call_tool", inner).content == "r: 20 lines"
+        assert session.call("call_tool", "{").error == "invalid_arguments"
