@@ -60,10 +60,15 @@ class JsonRenderer:
         out.write(buffer)
 
     def usage(self, result: UsageResult, out: BinaryIO, view: View) -> None:
-        """Write totals."""
+        """Write totals; those of a group stand beside its key, and together as ``totals`` too."""
         del view
         fields = ("schema", "tool", "scope", "by", "totals", "groups", "data_quality")
-        out.write(msgspec.json.encode({name: getattr(result, name) for name in fields}) + b"\n")
+        whole = {name: getattr(result, name) for name in fields}
+        whole["groups"] = [
+            {"key": group.key, **msgspec.structs.asdict(group.totals), "totals": group.totals}
+            for group in result.groups
+        ]
+        out.write(msgspec.json.encode(whole) + b"\n")
 
 
 def _rows(result: AuditResult, encoder: msgspec.json.Encoder) -> Iterator[bytes]:

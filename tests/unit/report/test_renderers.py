@@ -164,6 +164,8 @@ def test_json_of_totals() -> None:
     assert document["schema"] == "cacheaudit.usage/1"
     assert [group["key"] for group in document["groups"]] == ["2026-11-02", "2026-11-03"]
     assert document["groups"][0]["totals"]["cache_read"] is None
+    for group in document["groups"]:
+        assert {name: group[name] for name in group["totals"]} == group["totals"]
     assert_shape(document["totals"], CONTRACT["totals"])
 
 
