@@ -9,7 +9,9 @@ loop nor the program's end ever waits for a script.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
+import signal
 import threading
 import time
 import weakref
@@ -66,6 +68,7 @@ class Sandbox:
         self._pool: Any = None
         self._pid = 0
         self._end: weakref.finalize[Any, Any] | None = None
+        self._busy: set[int] = set()
 
     def run(
         self,
@@ -93,7 +96,12 @@ class Sandbox:
                 # Sleeps are answered here, so that they end with the script's time.
                 os_policy={"sleep": "call_host"},
             ) as session:
-                return self._checked(session, code, functions, on_print, deadline)
+                pid = session.worker_pid
+                self._busy.add(pid)
+                try:
+                    return self._checked(session, code, functions, on_print, deadline)
+                finally:
+                    self._busy.discard(pid)
         except monty.MontyTypingError as error:
             return Ran(error="type_errors", message=_short(error.display()))
         except monty.MontySyntaxError as error:
@@ -120,6 +128,7 @@ class Sandbox:
             if self._pool is None or self._pid != os.getpid():
                 if self._end is not None:
                     self._end.detach()  # the workers of the process that this one was forked from
+                    self._busy = set()
                 pool = self._monty.Monty(
                     min_processes=1,
                     max_processes=self._limits.workers,
@@ -130,7 +139,7 @@ class Sandbox:
                 )
                 pool.__enter__()
                 self._pool, self._pid = pool, os.getpid()
-                self._end = weakref.finalize(self, _leave, pool)
+                self._end = weakref.finalize(self, _leave, pool, self._busy, self._pid)
             return self._pool
 
     def _resources(self) -> dict[str, Any]:
@@ -265,5 +274,11 @@ def _short(text: str) -> str:
     return f"{whole[:_HEAD]}\n…\n{whole[-_TAIL:]}"
 
 
-def _leave(pool: Any) -> None:
+def _leave(pool: Any, busy: set[int], owner: int) -> None:
+    """End the workers; one in the middle of a script would go on until its time is over."""
+    if os.getpid() != owner:
+        return
+    for pid in list(busy):
+        with contextlib.suppress(OSError):
+            os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
     pool.__exit__(None, None, None)

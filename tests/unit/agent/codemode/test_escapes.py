@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -168,3 +169,41 @@ def test_a_program_that_closes_nothing_ends_well() -> None:
             check=False,
         )
         assert (done.stdout, done.stderr, done.returncode) == ("1\nfailed\ntimed_out\n", "", 0)
+
+
+ENDING = """
+import threading, time
+from tests.unit.agent.codemode.scripts import Counted, code_mode
+counted = Counted()
+directory, code = code_mode(counted.read)
+script = "await read(1)\\nwhile True: pass"
+threading.Thread(target=lambda: code.run(script), daemon=True).start()
+while not counted.calls or counted.running:
+    time.sleep(0.01)
+print(*code._sandbox._busy)
+"""
+
+
+def test_a_program_that_ends_takes_its_workers_along() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ENDING],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    (pid,) = done.stdout.split()
+    for _ in range(100):
+        if not Path(f"/proc/{pid}/cmdline").exists() or _is_dead(int(pid)):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the worker still runs")
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

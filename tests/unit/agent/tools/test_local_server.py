@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import anthropic
 import pytest
 
 from cacheaudit import OutputBudget, OutputFilter, ToolDirectory
-from cacheaudit.agent.tools.runner import attach
+from cacheaudit.agent.tools.runner import attach, tool_runner
 from tests.unit.agent.tools.sample import plain_tool, reply, use
 
 TURNS = 100
@@ -93,3 +94,29 @@ def test_a_list_of_whatever_there_is_reads_next_to_nothing(url: str) -> None:
     """The other way round, on the same server: the first tools are all that stays."""
     seen = session_of(url, 8, direct=True)
     assert sum(read for read, _ in seen[1:]) < 0.5 * sum(before for _, before in seen[:-1])
+
+
+def test_the_sdks_tool_runner_with_whatever_a_model_writes(url: str) -> None:
+    """The tiny model has to call a tool and writes valid nonsense; each call is answered."""
+    with (
+        directory_of(50) as directory,
+        anthropic.Anthropic(base_url=url, api_key="k", max_retries=0) as sdk,
+    ):
+        session = directory.open()
+        runner = tool_runner(
+            session,
+            sdk,
+            model="tiny",
+            max_tokens=200,
+            max_iterations=4,
+            thread=False,
+            tool_choice={"type": "any"},
+            messages=[{"role": "user", "content": "Work."}],
+        )
+        answers: list[Any] = [runner.generate_tool_call_response() for _ in runner]
+        assert len(answers) == 4
+        for answer in answers:
+            for block in answer["content"]:
+                assert block["type"] == "tool_result"
+                assert json.loads(block["content"])["do"]
+        assert session.tools_bytes == directory.open().tools_bytes
