@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,9 @@ from cacheaudit.agent.compaction.decide import Decision, decide, occasion
 from cacheaudit.agent.compaction.economy import CardOf
 from cacheaudit.agent.compaction.history import Block, Message, blocks_of, faults
 from cacheaudit.agent.compaction.kept import Kept, OpenFile, Pin
+from cacheaudit.agent.compaction.log import Audit, note_decision, note_outcome
 from cacheaudit.agent.compaction.originals import Originals, result_text
+from cacheaudit.agent.compaction.outcome import Outcome
 from cacheaudit.agent.compaction.request import (
     again,
     obstacle,
@@ -38,49 +40,6 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 
 _UNKEPT: Final = "not-kept-yet"
-
-
-class Audit(Protocol):
-    """What a compactor uses of a :class:`~cacheaudit.CacheAudit`."""
-
-    mode: Any
-    learners: list[Callable[[Call], None]]
-
-    def purpose(self, purpose: str) -> contextlib.AbstractContextManager[Any]:
-        """Say why the calls inside a ``with`` block are made."""
-        ...
-
-    def note(self, **decision: Any) -> None:
-        """Write a decision into the store."""
-        ...
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a question whether to compact.
-
-    Attributes:
-        decision: What was decided and on which prices.
-        compacted: Whether the history is another one now.
-        failure: Why not, where it was to be: ``request_failed``, ``called_a_tool``, ``cut_off``,
-            ``refusal``, ``empty``, ``no_shorter``, ``not_valid``, ``not_supported``,
-            ``server_failed``, ``not_kept`` or a field that rules it out.
-        original: Handle of the history as it was.
-        messages_before: Number of messages.
-        messages_after: Number of messages.
-        freed: Estimated tokens that went.
-        attempts: Requests for a summary.
-        usage: What they consumed, one entry each, as the provider reported it.
-    """
-
-    decision: Decision
-    compacted: bool = False
-    failure: str | None = None
-    original: str | None = None
-    messages_before: int = 0
-    messages_after: int = 0
-    freed: int = 0
-    attempts: int = 0
-    usage: tuple[Mapping[str, Any], ...] = ()
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -249,7 +208,7 @@ class Compactor:
         shape = self._track.shape(body, found, kept, chosen, at, idle=idle)
         card_of, currency = self._cards(body, at)
         made = decide(shape, self._settings, why, card_of, currency)
-        self._note(made)
+        note_decision(self._audit, made)
         return _Plan(body, made, found, kept, chosen, warm)
 
     def _kept(self, found: Parts, original: str) -> Kept:
@@ -404,49 +363,12 @@ class Compactor:
 
     def _settled(self, request: Mapping[str, Any], found: _Result) -> dict[str, Any]:
         self.outcome, messages = found
-        if self.outcome.decision.action != "keep":
-            self._note_outcome(self.outcome)
+        note_outcome(self._audit, self.outcome, self._cards(request, self._now())[0])
         self._sent_at = self._now()
         if messages is None:
             return dict(request)
         self._track.compacted()
         return {**request, "messages": messages}
-
-    def _note(self, made: Decision) -> None:
-        """Log a decision with both prices, wherever there was a question."""
-        if self._audit is None or made.reason == "no_occasion":
-            return
-        keep = None if made.keep is None else made.keep.total
-        best = None if made.best is None else made.best.total
-        other = "compact" if made.best is None else made.best.mode
-        goes_on = made.action == "keep"
-        self._audit.note(
-            kind="compaction",
-            action=made.action,
-            alternative=other if goes_on else "keep",
-            action_price=keep if goes_on else best,
-            alternative_price=best if goes_on else keep,
-            currency=made.currency,
-            details=made.details(),
-        )
-
-    def _note_outcome(self, outcome: Outcome) -> None:
-        if self._audit is None:
-            return
-        self._audit.note(
-            kind="compaction_outcome",
-            action=outcome.decision.action if outcome.compacted else "failed",
-            alternative="keep",
-            currency=outcome.decision.currency,
-            details={
-                "failure": outcome.failure,
-                "original": outcome.original,
-                "messages_before": outcome.messages_before,
-                "messages_after": outcome.messages_after,
-                "tokens_freed": outcome.freed,
-                "attempts": outcome.attempts,
-            },
-        )
 
 
 def _heard_by(track: Track) -> Callable[[Call], None]:

@@ -68,7 +68,7 @@ def kept_beside(
 def rewritten(
     found: Parts, summary: str, kept: Kept, original: str, compaction: Block | None = None
 ) -> list[Message]:
-    """Return the compacted history.
+    """Return the compacted history; cache markers of what stays are left where they are.
 
     Args:
         found: The history in parts.
@@ -79,7 +79,7 @@ def rewritten(
     """
     beside = kept.blocks()
     head = [summary_block(summary, original, len(found.older), len(beside)), *beside]
-    recent = [bare(message) for message in found.recent]
+    recent = list(found.recent)
     if recent and recent[0].get("role") == "user":
         first, rest = recent[0], recent[1:]
         opening = {**first, "content": [*head, *blocks_of(first)]}

@@ -189,6 +189,18 @@ def test_when_warm_cold_and_idle(tmp_path: Path) -> None:
     assert "cache_control" not in json.dumps(sent["messages"])
 
 
+def test_a_loop_that_marks_its_last_message_finds_it_marked(tmp_path: Path) -> None:
+    mark = {"type": "ephemeral"}
+    last = LONG[-1]
+    block = {**last["content"][0], "cache_control": mark}
+    marked = [*LONG[:-1], {**last, "content": [block]}]
+    script = Script(summary())
+    compactor = make(tmp_path, script)
+    made = compactor.prepare(warmed(compactor, marked))
+    assert made["messages"][-1]["content"][-1]["cache_control"] == mark
+    assert json.dumps(made["messages"]).count("cache_control") == 1
+
+
 def test_a_refresh_keeps_the_conversation_warm(tmp_path: Path) -> None:
     clock = FixedClock(START)
     with CacheAudit(tmp_path / "u.db", "observe", clock=clock) as audit:
@@ -307,6 +319,10 @@ def test_decisions_are_logged_with_both_prices(
     assert second.action_price == first.alternative_price
     assert (third.kind, third.action) == ("compaction_outcome", "prefix")
     assert third.details["attempts"] == 1
+    # What the summary request took, as reported: 2,000 read, 300 written, 40 sent, 12 put out.
+    paid = 2_000 * Decimal("0.5") + 300 * Decimal("6.25") + 40 * 5 + 12 * 25
+    assert third.action_price == paid / 1_000_000
+    assert third.details["expected"] == stages["summary"]
 
 
 def test_an_asynchronous_client(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_cut_parts_no_call_from_its_result(messages: list[dict[str, Any]]) -> 
     assert places(messages) == naive
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(), st.integers(0, 400))
 def test_what_stays_is_as_much_as_fits(messages: list[dict[str, Any]], keep: int) -> None:
     found = places(messages)

@@ -45,7 +45,7 @@ def marked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*messages[:-1], {**last, "content": content}]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     histories(), st.integers(0, 30), st.sampled_from(["explicit", "automatic", "planned", "none"])
 )
@@ -77,7 +77,7 @@ def test_it_is_a_pure_extension_of_the_last_request(
     assert max(mine.marked) == (count - 1 if way != "none" else max(theirs.marked))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories())
 def test_what_has_expired_is_not_written_for_one_request(messages: list[dict[str, Any]]) -> None:
     request = body(marked(messages), cache_control=MARK)

@@ -36,7 +36,7 @@ def kept_words(messages: list[Any]) -> list[str]:
     return [*found.kept.words, *said(found.rest)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(), st.integers(0, 300), PINS, FILES, TEXT)
 def test_a_compacted_history_is_valid_and_keeps_what_must_stay(
     messages: list[dict[str, Any]], keep: int, pins: list[Pin], files: list[OpenFile], summary: str
@@ -55,7 +55,7 @@ def test_a_compacted_history_is_valid_and_keeps_what_must_stay(
     assert asked == answered
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(), st.integers(0, 300), PINS)
 def test_compacting_again_changes_nothing(
     messages: list[dict[str, Any]], keep: int, pins: list[Pin]
@@ -70,7 +70,7 @@ def test_compacting_again_changes_nothing(
     assert blocks_of(twice[0])[1:] == blocks_of(once[0])[1:]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(least=2), histories(), st.integers(0, 200))
 def test_a_second_compaction_keeps_the_words_of_both(
     early: list[dict[str, Any]], late: list[dict[str, Any]], keep: int
@@ -163,7 +163,7 @@ def test_originals_are_read_back(tmp_path: Path) -> None:
     assert Originals(OutputStore(tmp_path)).messages(handle) == messages
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(least=3), st.integers(0, 3), st.integers(1, 60))
 def test_clearing_keeps_pairs_and_the_latest_results(
     messages: list[dict[str, Any]], keep: int, at_least: int
