@@ -33,6 +33,7 @@ class AnthropicSettings:
 
     Attributes:
         minimum: Shortest prefix that is cached, in tokens, for models without a published one.
+        scale: Tokens that one token stands for; minimums are divided by it.
         published: Whether Claude models have their published minimum.
         positions: Of a lookback, the marked block included.
         collapse_runs: Whether a run of tool calls, or of their results, is one position.
@@ -41,6 +42,7 @@ class AnthropicSettings:
     """
 
     minimum: int = 1024
+    scale: int = 1
     published: bool = True
     positions: int = 20
     collapse_runs: bool = True
@@ -70,7 +72,10 @@ class AnthropicRules(ServiceRules):
     def minimum(self, model: str) -> int:
         """Shortest prefix that is cached for a model, in tokens."""
         known = known_minimum(model) if self.settings.published else None
-        return self.settings.minimum if known is None else known
+        least = self.settings.minimum if known is None else known
+        # To the nearest, as the sizes of what is sent are rounded.
+        scale = self.settings.scale
+        return least if scale == 1 else max(1, (2 * least + scale) // (2 * scale))
 
     @override
     def check(self, prompt: Prompt) -> None:
