@@ -71,7 +71,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
             return "unknown"
         if self.low > self.ttl:
             return "over"
-        return "under" if self.high <= self.ttl else "open"
+        return "under" if self.high < self.ttl else "open"
 
     @property
     def contradicted(self) -> bool:

@@ -7,6 +7,7 @@ makes them all true, those that depend on the contradiction become unknown, and 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,7 @@ from cacheaudit.model.usage import (
 # No request has this many tokens; larger numbers are damage, and would not fit a database column.
 _LARGEST: Final = 2**53
 _LONGEST_TEXT: Final = 40
+_DOTTED: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+\Z")
 EMPTY: Final[Mapping[str, Any]] = {}
 _TTL_NAMES: Final = {
     "5m": "5m",
@@ -160,12 +162,17 @@ class Reader:
         return tuple(sorted(self.flags))
 
 
+def is_ambiguous(text: str) -> bool:
+    """Whether a count may be grouped by dots: ``20.000`` is twenty to some, and more to others."""
+    return _DOTTED.match(text) is not None
+
+
 def _whole(value: Any) -> int | None:
     """Read text or a decimal fraction of zero as a whole number."""
     number: Any = value
     if isinstance(value, str):
         # The limit keeps damage from costing quadratic time in the conversion.
-        if len(value) > _LONGEST_TEXT:
+        if len(value) > _LONGEST_TEXT or is_ambiguous(value.strip()):
             return None
         try:
             number = int(value)

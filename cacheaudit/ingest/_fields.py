@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from cacheaudit.dialects.reading import is_ambiguous
 from cacheaudit.ingest.lines import mended
 from cacheaudit.model.clock import parse_time
 from cacheaudit.model.money import decimal
@@ -119,7 +120,7 @@ def read_count(value: object) -> int | None:
 
 
 def _count_in_text(value: str) -> int | None:
-    if _EXACT.match(value):
+    if _EXACT.match(value) and not is_ambiguous(value):
         return int(value.split(".")[0])
     if _GROUPED.match(value):
         return int(re.sub(r"[^\d+-]", "", value.split(".")[0]))

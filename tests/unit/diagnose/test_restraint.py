@@ -197,7 +197,7 @@ def test_ten_sequential_rounds_are_beyond_the_lookback_and_nine_are_not(
     ("low", "high", "name"),
     [
         (301.0, 320.0, "ttl-expired"),
-        (250.0, 300.0, "prefix-lost-inside-ttl"),
+        (250.0, 299.0, "prefix-lost-inside-ttl"),
         (290.0, 310.0, "unexplained-loss"),
     ],
 )

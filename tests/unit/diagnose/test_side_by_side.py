@@ -91,3 +91,10 @@ def test_only_a_long_request_uses_a_lifetime_up(duration: float, name: str) -> N
     script = Script(ttl="5m").call(0, 0, 11_000, duration=duration).call(302, 0, 11_600)
     (found,) = losses(script)
     assert found.name == name
+
+
+def test_a_gap_of_exactly_the_lifetime_leaves_it_open() -> None:
+    script = Script(ttl="5m").call(0, 0, 20_000, duration=3).call(300, 0, 20_900)
+    (found,) = losses(script)
+    assert (found.name, found.verdict) == ("unexplained-loss", "unknown")
+    assert "ttl-expired" in {rival.rule for rival in found.rivals}

@@ -29,6 +29,8 @@ WANTED = {
     SESSIONS / "demo.session.jsonl": "native",
     SESSIONS / "exercise-14.csv": "usage_log",
     SESSIONS / "exercise-14.session.jsonl": "native",
+    SESSIONS / "fan-out.session.jsonl": "native",
+    SESSIONS / "probe.session.jsonl": "native",
     SESSIONS / "plain.jsonl": "usage_log",
     SESSIONS / "plain.tsv": "usage_log",
 }

@@ -239,3 +239,29 @@ def test_any_disjoint_counts_survive(tmp_path: Path, rows: list[tuple[int, int, 
     assert [(p[0], p[1], p[3], p[5]) for p in map(parts, calls)] == rows
     assert [c.usage and c.usage.total_input for c in calls] == [sum(row[:3]) for row in rows]
     assert problems == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("20.000", None),  # grouped by dots, or a fraction of zero: nobody can tell
+        ("1.234.567", None),
+        ("20,000", 20_000),
+        ("20 000", 20_000),
+        ("20000.0", 20_000),
+        ("20000.000", 20_000),
+        ("20.0", 20),
+        ("0.000", 0),
+    ],
+)
+def test_a_count_that_reads_two_ways_is_unknown(
+    tmp_path: Path, text: str, tokens: int | None
+) -> None:
+    path = write(
+        tmp_path / "log.csv",
+        f"start;total_input;cache_read;cache_write;output\n00:01;20010;0;{text};5\n",
+    )
+    ((call,), problems) = read(SOURCE, path)
+    assert call.usage is not None
+    assert call.usage.cache_write == tokens
+    assert ("wrong_type" in problems) == (tokens is None)
