@@ -116,7 +116,10 @@ class Endpoint:
         if isinstance(service.clock, ManualClock) and now is not None:
             service.clock.reach(now)
         moment = service.clock.now() if now is None else now
-        return Caller(workspace=workspace, now=moment, readable_from=began)
+        # A request that brings its own time does not wait for the clock, which others moved.
+        return Caller(
+            workspace=workspace, now=moment, readable_from=now if began is None else began
+        )
 
     def _moment(self, request: Request, header: str) -> float | None:
         text = request.headers.get(header)

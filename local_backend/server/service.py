@@ -244,7 +244,6 @@ class Service:
 
     def _began(self, plan: Plan, started: Started, caller: Caller) -> Outcome:
         readable = self.clock.now() if caller.readable_from is None else caller.readable_from
-        # A request that brings its own time did not wait until another one's.
         outcome = self.rules.began(plan, started.usage.hit, max(readable, caller.now))
         counts = self.metrics.tokens
         counts["read"] += outcome.read
