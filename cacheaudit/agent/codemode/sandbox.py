@@ -34,6 +34,7 @@ _LONGEST_LINE: Final = 200
 _HEAD: Final = 1_000
 _TAIL: Final = 2_000
 _SPARE: Final = 1_000
+_FORKED: Final = "scripts do not run in a forked process; start it with the method 'spawn'"
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +88,9 @@ class Sandbox:
         """
         deadline = time.monotonic() + self._limits.seconds
         monty = self._monty
+        if self._pid not in (0, os.getpid()):
+            # The library's threads are the parent's; waiting for them would never end.
+            return Ran(error="failed", message=_FORKED)
         try:
             with self._running().checkout(
                 limits=self._resources(),
@@ -125,10 +129,7 @@ class Sandbox:
 
     def _running(self) -> Any:
         with self._lock:
-            if self._pool is None or self._pid != os.getpid():
-                if self._end is not None:
-                    self._end.detach()  # the workers of the process that this one was forked from
-                    self._busy = set()
+            if self._pool is None:
                 pool = self._monty.Monty(
                     min_processes=1,
                     max_processes=self._limits.workers,

@@ -10,6 +10,7 @@ import msgspec
 
 from cacheaudit.agent.outputs.reading import OutputReader
 from cacheaudit.agent.tools import native
+from cacheaudit.agent.tools.call_tool import Caller
 from cacheaudit.agent.tools.drift import Drift, compare, fields
 from cacheaudit.agent.tools.exposure import Exposure, Style, declared, in_style
 from cacheaudit.agent.tools.finding import Finder
@@ -63,6 +64,8 @@ class ToolSession:
         self.betas: tuple[str, ...] = native.BETAS if exposure == "deferred" else ()
         self.code: CodeMode | None = _scripts(directory) if exposure == "codemode" else None
         self._fixed = {tool.name: tool for tool in _readers(directory)}
+        # Permission is asked for tools; reading again what one returned needs none.
+        self._reading = Caller(directory.outputs)
         known = directory.tools()
         script = self.code.tool if self.code else None
         listed = declared(exposure, known, list(self._fixed.values()), script)
@@ -181,7 +184,7 @@ class ToolSession:
             return await self.code.acall(arguments)
         fixed = self._fixed.get(name)
         if fixed is not None:
-            return await self.directory.caller.call(fixed, arguments)
+            return await self._reading.call(fixed, arguments)
         return await self._direct(name, arguments)
 
     async def _direct(self, name: str, arguments: Any) -> Outcome:
@@ -244,8 +247,6 @@ def _readers(directory: ToolDirectory) -> list[Tool]:
         return []
     reader = OutputReader(outputs.store, outputs.budget, outputs.count)
     made = [make_tool(reader.read_output), make_tool(reader.search_output)]
-    for tool in made:
-        directory.caller.prepare(tool)
     return made
 
 

@@ -202,6 +202,40 @@ def test_a_program_that_ends_takes_its_workers_along() -> None:
     raise AssertionError("the worker still runs")
 
 
+FORKING = """
+import os, sys
+from tests.unit.agent.codemode.scripts import code_mode
+from tests.unit.agent.tools.sample import log_query
+directory, code = code_mode(log_query)
+print(code.run("6 * 7").shown.text, flush=True)
+child = os.fork()
+if not child:
+    print(code.run("6 * 7").message, flush=True)
+    print(directory.open(exposure="direct").call("log_query", {"run_id": "r"}).content, flush=True)
+    sys.exit(0)
+os.waitpid(child, 0)
+print(code.run("6 * 7").shown.text)
+"""
+
+
+def test_a_forked_process_is_told_and_its_parent_unhurt() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "42",
+        "scripts do not run in a forked process; start it with the method 'spawn'",
+        "r: 20 lines",
+        "42",
+    ]
+    assert done.returncode == 0
+
+
 def _is_dead(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

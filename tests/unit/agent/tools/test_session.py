@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cacheaudit import OutputFilter, OutputStore, ToolDirectory
 from cacheaudit.agent.tools.exposure import EXPOSURES, Exposure
+from cacheaudit.agent.tools.tool import Tool
 from cacheaudit.errors import ConfigError, ToolDriftError, ToolError
 from tests.unit.agent.tools.sample import (
     fetch_page,
@@ -271,6 +272,25 @@ def test_stored_outputs_can_be_read(tmp_path: Path) -> None:
         assert str(match.content).endswith("\n77777: line 77777")
         for wrong in ({"handle": "../x"}, {"handle": handle, "offset": 0}, {"offset": 1}):
             assert session.call("read_output", wrong).is_error
+
+
+def test_permission_is_asked_for_tools_only(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def permit(tool: Tool, arguments: Any) -> bool:
+        asked.append(tool.name)
+        return False
+
+    store = OutputStore(tmp_path)
+    handle = store.put("kept").handle
+    with ToolDirectory([log_query], permit=permit, outputs=OutputFilter(store=store)) as directory:
+        session = directory.open()
+        assert "kept" in str(session.call("read_output", {"handle": handle}).content)
+        assert not session.call("search_tools", {"query": "logs"}).is_error
+        session.next_batch()
+        call = {"name": "log_query", "arguments": {"run_id": "r"}}
+        assert session.call("call_tool", call).error == "not_permitted"
+        assert asked == ["log_query"]
 
 
 def test_long_results_of_a_search_are_cut_by_whole_tools() -> None:
