@@ -154,6 +154,25 @@ def run(name: str, *arguments: Any) -> Any:
     return _kernel(name, os.environ.get(SWITCH, ""))(*arguments)
 
 
+def bind(name: str, *arguments: Any) -> Kernel:
+    """Return the implementation that a call with such arguments goes to, without any checks.
+
+    For callers that call often with arguments of one kind: of the same types, on the same device,
+    contiguous where these are, and right. It is called with all arguments by position.
+
+    Args:
+        name: The operation.
+        arguments: Of one call that went well.
+
+    Raises:
+        UnsupportedKernelError: No available implementation takes them.
+    """
+    for choice in available(name):
+        if choice.supports(*arguments):
+            return choice.function
+    raise UnsupportedKernelError(f"no available implementation of {name!r} takes such arguments")
+
+
 @cache
 def _kernel(name: str, switch: str) -> Kernel:
     return get(name, {SWITCH: switch})

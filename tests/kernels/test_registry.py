@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from local_backend.kernels import SWITCH, UnsupportedKernelError, available, get, operations
+from local_backend.kernels.registry import bind
 
 
 def test_prefix_compare_is_there_with_its_contract() -> None:
@@ -66,3 +67,18 @@ def test_the_other_packages_name_is_refused(root: Path) -> None:
     )
     assert done.returncode == 1
     assert "local_backend.kernels; import it under that name" in done.stderr
+
+
+def test_a_bound_operation_is_the_implementation_itself() -> None:
+    one, other = array("i", [1, 2, 3]), array("i", [1, 2, 4])
+    bound = bind("prefix_compare", one, other)
+    assert bound in [choice.function for choice in available("prefix_compare")]
+    assert bound(one, other) == get("prefix_compare")(one, other) == 2
+
+
+def test_nothing_is_bound_where_nothing_takes_the_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(SWITCH, "cpu")
+    with pytest.raises(UnsupportedKernelError, match="takes such arguments"):
+        bind("rms_norm", "no tensor", None, 0.0, None, 0.0)
