@@ -142,6 +142,10 @@ class _Drawing:
         if parent is None:
             found, shared = self._opening(turn)
             return self._beside(turn, found, shared)
+        if turn.read > parent.cached:  # more than the parent has: back to an older prompt
+            longer = next((t for t in reversed(mine) if self._left(t, turn)), None)
+            if longer is not None:
+                return longer, turn.read
         reach = min(self._reach(parent, turn), turn.cached)
         rounding = 0 if turn.told.facts.machine in MARKED else _ROUNDED
         if turn.read >= reach - rounding:

@@ -172,3 +172,16 @@ def test_what_was_never_marked_is_found_once_it_is() -> None:
     rows = run(parse_edit("mark").apply(calls)).calls
     parts = [(row.predicted.read, row.predicted.written) for row in rows if row.predicted]
     assert parts == [(0, 10_000), (10_000, 2_000)]
+
+
+def test_a_longer_read_than_the_call_before_had_goes_back_to_an_older_prompt() -> None:
+    session = (
+        Script(ttl="5m")
+        .call(0, 0, 40_857, uncached=0)
+        .call(60, 0, 16_500, uncached=0)
+        .call(65, 16_500, 300, uncached=0)
+        .call(185, 40_857, 1_500, uncached=0)
+        .session()
+    )
+    calls = in_order(session.calls)
+    assert simulated(sketched(calls)) == billed(calls)
