@@ -66,6 +66,8 @@ class ToolSession:
         self._fixed = {tool.name: tool for tool in _readers(directory)}
         # Permission is asked for tools; reading again what one returned needs none.
         self._reading = Caller(directory.outputs)
+        for tool in self._fixed.values():
+            self._reading.prepare(tool)
         known = directory.tools()
         script = self.code.tool if self.code else None
         listed = declared(exposure, known, list(self._fixed.values()), script)
@@ -246,8 +248,7 @@ def _readers(directory: ToolDirectory) -> list[Tool]:
     if outputs.store is None:
         return []
     reader = OutputReader(outputs.store, outputs.budget, outputs.count)
-    made = [make_tool(reader.read_output), make_tool(reader.search_output)]
-    return made
+    return [make_tool(reader.read_output), make_tool(reader.search_output)]
 
 
 def _scripts(directory: ToolDirectory) -> CodeMode:
