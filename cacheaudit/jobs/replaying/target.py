@@ -126,6 +126,8 @@ def options(wanted: Wanted, rules: RuleSet) -> Sequence[str]:
     """Write the options of a local server."""
     found = ["--model", wanted.model, "--any-model", "--rules", rules, "--request-timeout", "0"]
     found += ["--clock", "manual" if wanted.clock == "recorded" else "system"]
+    if wanted.scale > 1:
+        found += ["--token-scale", str(wanted.scale)]
     if wanted.each_block:
         found += ["--each-block"]
     if wanted.model == "tiny":

@@ -1,4 +1,4 @@
-"""One local engine for all replays of a module."""
+"""One local engine for all replays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from cacheaudit.jobs.replaying.target import Wanted, options
 from cacheaudit.report.replay import ReplayResult
 from tests.unit.replay.ticking import Ticking
 
-SCALE = 10
+# Every size of the exercises is a multiple of it, or stands inside one content block.
+SCALE = 50
 Replay = Callable[..., ReplayResult]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine() -> Iterator[str]:
     """The address of an engine on a manual clock, large enough for everything."""
     for package in ("torch", "starlette", "uvicorn"):
         pytest.importorskip(package, reason="needs the local engine (extra 'local')")
-    wanted = Wanted(scale=SCALE, context_length=12_000, pages=250_000)
+    wanted = Wanted(scale=SCALE, context_length=4_000, pages=100_000)
     with LocalServer(options(wanted, "anthropic")) as address:
         yield address
 

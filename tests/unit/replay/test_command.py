@@ -23,14 +23,14 @@ HEALTH = {"clock": "manual", "rules": "anthropic", "model": "tiny"}
 
 
 def test_the_json_has_the_fields_of_the_contract(engine: str, tmp_path: Path) -> None:
-    result = run(tmp_path, "replay", PROBE, "--backend", engine, "--scale", "10", "--json")
+    result = run(tmp_path, "replay", PROBE, "--backend", engine, "--scale", "50", "--json")
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     assert found["schema"] == "cacheaudit.replay/1"
     assert {"calls", "totals", "rules_version", "backend", "clock", "scale"} <= found.keys()
     assert (found["clock"], found["scale"], found["rules_version"]) == (
         "recorded",
-        10,
+        50,
         "2026-11-30",
     )
     assert found["backend"]["url"] == engine
@@ -41,16 +41,16 @@ def test_the_json_has_the_fields_of_the_contract(engine: str, tmp_path: Path) ->
 
 
 def test_the_text_says_how_well_all_three_agree(engine: str, tmp_path: Path) -> None:
-    result = run(tmp_path, "replay", PROBE, "--backend", engine, "--scale", "10")
+    result = run(tmp_path, "replay", PROBE, "--backend", engine, "--scale", "50")
     assert result.exit_code == 0, result.stderr
     first = result.stdout.splitlines()[0]
     assert first == "4 calls replayed; 4 of 4 as predicted, 4 of 4 as reported."
-    assert "One token sent stands for 10 of the record." in result.stdout
+    assert "One token sent stands for 50 of the record." in result.stdout
     assert re.search(r"replayed +12,000 +12,000 +160\n", result.stdout)
 
 
 def test_a_fix_that_the_record_does_not_allow(engine: str, tmp_path: Path) -> None:
-    args = ("replay", PROBE, "--backend", engine, "--scale", "10", "--edit", "auto-tool-choice")
+    args = ("replay", PROBE, "--backend", engine, "--scale", "50", "--edit", "auto-tool-choice")
     result = run(tmp_path, *args)
     assert result.exit_code == 2
     assert "Error: --edit auto-tool-choice was left out." in result.stderr
@@ -61,18 +61,20 @@ def test_bodies_are_sent_as_recorded(engine: str, tmp_path: Path) -> None:
     result = run(tmp_path, "replay", PROBE, "--backend", engine, "--bodies", "--json")
     found = json.loads(result.stdout)
     assert found["backend"]["content"] == "bodies"
-    # 25 bytes of text, 33 of question, two speakers, and the token that begins the answer.
-    assert next(call["sent"]["uncached_input"] for call in found["calls"]) == 25 + 33 + 3
-    assert {r["kind"] for call in found["calls"] for r in call["why"]} == {
-        "below_minimum",
-        "after_difference",
-    }
+    # 25 bytes of text, 33 of question, two speakers, and the token that begins the answer. The
+    # engine divides its minimum by fifty, so that a text of 25 bytes is kept.
+    sent = [call["sent"] for call in found["calls"]]
+    assert [(parts["cache_write"], parts["uncached_input"]) for parts in sent[:2]] == [
+        (25 + 1, 33 + 1 + 1),
+        (0, 33 + 1 + 1),
+    ]
+    assert found["totals"]["reproduced_calls"] == 4
 
 
 def test_the_engine_is_started_and_ended(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
-        [sys.executable, "-m", "cacheaudit", "replay", PROBE, "--scale", "10", "--json"],
+        [sys.executable, "-m", "cacheaudit", "replay", PROBE, "--scale", "20", "--json"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -88,12 +90,13 @@ def test_without_the_engine_the_command_says_what_to_install() -> None:
     assert caught.value.hint.startswith("Run: pip install 'cacheaudit[local]'")
 
 
-def test_an_engine_that_does_not_start_says_why(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    result = run(tmp_path, "replay", PROBE, "--model", "no-such-model")
-    assert result.exit_code == 2
-    assert "The local engine did not start." in result.stderr
-    assert "no-such-model" in result.stderr
+def test_an_engine_that_does_not_start_says_why() -> None:
+    pytest.importorskip("starlette")
+    with pytest.raises(UsageError) as caught, LocalServer(["--pages", "none"]):
+        pass
+    assert caught.value.message == "The local engine did not start."
+    assert caught.value.hint is not None
+    assert "argument --pages" in caught.value.hint
 
 
 def test_a_process_that_says_something_else_is_no_server() -> None:
@@ -181,4 +184,6 @@ def test_options_of_the_engine() -> None:
     assert "--context-length 99" in found
     assert "--pages 7" in found
     assert "--each-block" in found
+    assert "--token-scale" not in found
+    assert "--token-scale 20" in " ".join(options(Wanted(scale=20), "anthropic"))
     assert "--clock system" in " ".join(options(Wanted(clock="fast"), "anthropic"))

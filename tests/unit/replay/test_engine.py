@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cacheaudit.jobs.inputs import Inputs, silent
 from cacheaudit.jobs.replay import ReplayOptions, replay
+from cacheaudit.jobs.replaying.body import Writer
+from cacheaudit.jobs.replaying.client import Client
+from cacheaudit.jobs.replaying.plan import Step, steps
 from cacheaudit.report.replay import ReplayResult
 from cacheaudit.simulate.edit import parse_edit
-from tests.unit.replay.builders import SESSIONS
-from tests.unit.replay.conftest import SCALE, Replay
+from cacheaudit.simulate.switches import Switches
+from tests.unit.replay.builders import SESSIONS, calls_of
+from tests.unit.replay.conftest import Replay
 from tests.unit.replay.ticking import Ticking
 
 EXERCISE = SESSIONS / "exercise-14.session.jsonl"
@@ -62,12 +67,16 @@ def test_the_fourteen_rows(replayed: Replay) -> None:
     assert (result.backend.rules, result.backend.content) == ({"anthropic": 14}, "filler")
 
 
-def test_the_server_counted_what_was_planned(replayed: Replay) -> None:
-    """Reads that end before the first tool call are a tenth of the record, to the token."""
-    calls = replayed(EXERCISE).calls
-    sent = [(c.sent.cache_read, c.sent.cache_write) for c in calls[:2] if c.sent is not None]
-    assert sent[0] == (0, 8_500 // SCALE)
-    assert sent[1][0] == 8_500 // SCALE
+def test_the_server_counts_every_content_block_as_recorded(engine: str) -> None:
+    """At full size, without computing anything."""
+    writer = Writer()
+    with closing(Client(engine, Ticking())) as client:
+        for step in steps(calls_of(EXERCISE), Switches()):
+            assert isinstance(step, Step)
+            body = writer.write(step.prompt, step.blocks, step.sizes, step.model)
+            counted = client.count(body.json, {})
+            assert counted == list(step.sizes)
+            assert sum(counted) == step.sums[-1]
 
 
 @pytest.mark.parametrize("fix", FIXES)
@@ -110,9 +119,18 @@ def test_the_four_ways_of_a_fan_out(replayed: Replay) -> None:
     assert cell("both") == [writes_all, reads_common, reads_common]
 
 
+def test_usage_alone_is_drawn_and_reproduced(replayed: Replay) -> None:
+    result = replayed(SESSIONS / "exercise-14.csv")
+    assert written_read(result) == TABLE
+    assert {call.basis for call in result.calls} == {"usage"}
+    # From sizes alone row 5 is predicted to read; what differs says that it was drawn.
+    (row,) = [call for call in result.calls if call.id == "exercise-14#6"]
+    assert [reason.kind for reason in row.why] == ["sketched"]
+
+
 def test_a_recorded_trace_of_block_hashes(replayed: Replay, shared: Path) -> None:
     trace = shared / "data" / "traces" / "agentic" / "trace_0462.json"
-    result = replayed(trace, scale=5)
+    result = replayed(trace)
     assert result.totals.calls == result.totals.equal_calls == 31
     assert all(call.reported is not None for call in result.calls)
     assert result.totals.reported_calls == 0
