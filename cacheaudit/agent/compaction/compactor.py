@@ -28,7 +28,7 @@ from cacheaudit.agent.compaction.request import (
     server_request,
     standalone_request,
 )
-from cacheaudit.agent.compaction.rewrite import Parts, gain, kept_beside, parts, rewritten
+from cacheaudit.agent.compaction.rewrite import NOTHING, Parts, gain, kept_beside, parts, rewritten
 from cacheaudit.agent.compaction.settings import Compaction, Mode
 from cacheaudit.agent.compaction.track import PROVIDER, Track, usage_of
 from cacheaudit.agent.fan_out.plain import plain
@@ -142,7 +142,7 @@ class Compactor:
             reply: The response: the SDK's object or its JSON.
         """
         at = self._now() if self._sent_at is None else self._sent_at
-        self._track.took(plain(request), usage_of(plain(reply)), at)
+        self._track.took(self._track.copy(request), usage_of(plain(reply)), at)
         self._sent_at = None
 
     def expires_in(self) -> float | None:
@@ -186,14 +186,20 @@ class Compactor:
     def _plan(
         self, request: Mapping[str, Any], *, idle: bool = False, manual: bool = False
     ) -> _Plan:
-        body = plain(request)
-        refused = obstacle(body)
+        refused = obstacle(request)
         if refused is not None:
             raise UsageError(
                 f"This request cannot be compacted: {refused.reason}.",
                 "The body of a Messages request without a thread is needed.",
             )
+        body = self._track.copy(request)
         at = self._now()
+        warm = self._track.is_warm(at)
+        size = self._track.size_of(body)
+        why = occasion(size, self._settings, warm=warm, idle=idle, manual=manual)
+        if why == "none":
+            made = Decision(action="keep", reason="no_occasion", occasion=why)
+            return _Plan(body, made, NOTHING, Kept(), None, warm)
         found = parts(body["messages"], self._settings.keep_recent)
         kept = self._kept(found, _UNKEPT)
         wants_clearing = "clear" in self._settings.modes
@@ -202,9 +208,6 @@ class Compactor:
             if wants_clearing
             else None
         )
-        warm = self._track.is_warm(at)
-        size = self._track.size_of(body)
-        why = occasion(size, self._settings, warm=warm, idle=idle, manual=manual)
         shape = self._track.shape(body, found, kept, chosen, at, idle=idle)
         card_of, currency = self._cards(body, at)
         made = decide(shape, self._settings, why, card_of, currency)

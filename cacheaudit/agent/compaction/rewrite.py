@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -38,6 +39,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     def is_done(self) -> bool:
         """Whether there is nothing that an earlier compaction has not replaced already."""
         return not self.dropped
+
+
+NOTHING: Final = Parts(older=(), recent=(), before=Kept(), dropped=())
 
 
 def parts(messages: Sequence[Message], keep_recent: int) -> Parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,10 +16,11 @@ from cacheaudit.agent.compaction.kept import Kept
 from cacheaudit.agent.compaction.request import extends
 from cacheaudit.agent.compaction.rewrite import Parts
 from cacheaudit.agent.compaction.settings import Compaction
+from cacheaudit.agent.fan_out.plain import plain
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.errors import PromptError
+from cacheaudit.errors import PromptError, UsageError
 from cacheaudit.model.call import Call
-from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.prompt import Prompt, digest
 from cacheaudit.model.tokens import BYTES_PER_TOKEN
 from cacheaudit.model.tokens import tokens_of as tokens_of_blocks
 from cacheaudit.model.usage import Usage
@@ -91,10 +92,32 @@ class Track:
         self.turns = 0
         self._first_size = 0
         self._since = 0
+        self._copies: list[tuple[bytes | None, Any]] = []
+        self._prompt: Prompt | None = None
+
+    def copy(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request as plain values of our own; messages seen before are not copied again.
+
+        Raises:
+            UsageError: There are no messages.
+        """
+        given = request.get("messages")
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise UsageError("A request without messages cannot be compacted.")
+        copies: list[tuple[bytes | None, Any]] = []
+        for index, message in enumerate(given):
+            known = self._copies[index] if index < len(self._copies) else None
+            key = _key(message)
+            if known is None or key is None or known[0] != key:
+                known = (key, plain(message))
+            copies.append(known)
+        self._copies = copies
+        body = {name: plain(value) for name, value in request.items() if name != "messages"}
+        return {**body, "messages": [message for _, message in copies]}
 
     def took(self, body: Mapping[str, Any], usage: Usage, at: float) -> None:
         """Note a request that was answered."""
-        prompt = _expanded(body)
+        prompt = self._prompt = _expanded(body, self._prompt)
         front, front_marked = (0, False) if prompt is None else _front(prompt)
         estimated = tokens_of_blocks(prompt.blocks)[0] if prompt is not None else 0
         made = Last(
@@ -221,9 +244,17 @@ def _front(prompt: Prompt) -> tuple[int, bool]:
     return tokens_of_blocks(blocks)[0], marked
 
 
-def _expanded(body: Mapping[str, Any]) -> Prompt | None:
+def _key(message: Any) -> bytes | None:
+    """Identify a message by its content; ``None``: it holds objects of an SDK."""
     try:
-        return expand(body, provider=PROVIDER)
+        return digest(msgspec.json.encode(message))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _expanded(body: Mapping[str, Any], previous: Prompt | None = None) -> Prompt | None:
+    try:
+        return expand(body, provider=PROVIDER, previous=previous)
     except (PromptError, RecursionError):
         return None
 
