@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from cacheaudit.jobs.replay import ReplayOptions, replay
 from cacheaudit.jobs.replaying.local import LocalServer
 from cacheaudit.jobs.replaying.target import Wanted, options
 from cacheaudit.report.replay import ReplayResult
+from tests.unit.replay.builders import ROOT
 from tests.unit.replay.ticking import Ticking
 
+# Compiled once for all tests, though each of them has a home of its own.
+os.environ.setdefault("CACHEAUDIT_KERNEL_CACHE", str(ROOT / ".cache" / "kernels"))
 # Every size of the exercises is a multiple of it, or stands inside one content block.
 SCALE = 50
 Replay = Callable[..., ReplayResult]
