@@ -40,7 +40,10 @@ WITH_STORE: Final = ("save_output", "read_output", "search_output")
 def function_name(tool: str) -> str:
     """Name the function of a tool: its own name where that can be one in Python."""
     made = _UNFIT.sub("_", tool)
-    made = f"_{made}" if made[:1].isdigit() else made
+    if made[:1].isdigit():
+        made = f"tool_{made}"
+    elif made.startswith("_"):  # to the checker such a name is private to the stubs
+        made = f"tool{made}"
     if keyword.iskeyword(made) or hasattr(builtins, made) or made in HELPERS:
         made += "_"
     return made

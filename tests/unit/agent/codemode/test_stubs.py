@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import keyword
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cacheaudit.agent.codemode.sandbox import Sandbox
+from cacheaudit.agent.codemode.settings import CodeLimits
 from cacheaudit.agent.codemode.stubs import checked, function_name, functions_of, stub
 from cacheaudit.agent.tools.tool import Tool
 from tests.unit.agent.tools.sample import plain_tool
@@ -60,6 +63,31 @@ def test_stubs_are_python(name: str, properties: dict[str, Any], required: list[
     ast.parse(checked(f"await {made}()", functions, stored=True))
 
 
+@pytest.fixture(scope="module")
+def box() -> Iterator[Sandbox]:
+    made = Sandbox(CodeLimits())
+    yield made
+    made.close()
+
+
+@settings(max_examples=60)
+@given(
+    name=st.from_regex(r"[a-zA-Z0-9_-]{1,12}", fullmatch=True),
+    properties=st.dictionaries(NAMES, TYPES, max_size=5),
+    required=st.lists(NAMES, max_size=3),
+)
+def test_the_checker_takes_every_stub(
+    box: Sandbox, name: str, properties: dict[str, Any], required: list[str]
+) -> None:
+    """One that it does not take would refuse every script that names the tool."""
+    schema = {"type": "object", "properties": properties, "required": required}
+    functions = functions_of([Tool(name=name, description="", input_schema=schema, run=print)])
+    (made,) = functions
+    code = f"found = {made}\n1"
+    stubs = checked(code, functions, stored=True)
+    assert box.run(code, {made: lambda args, kwargs: None}, stubs, print).value == 1
+
+
 @pytest.mark.parametrize(
     ("schema", "kind"),
     [
@@ -92,7 +120,8 @@ def test_types_are_wide(schema: dict[str, Any], kind: str) -> None:
     [
         ("read", "read"),
         ("git-log", "git_log"),
-        ("2fa", "_2fa"),
+        ("2fa", "tool_2fa"),
+        ("_private", "tool_private"),
         ("class", "class_"),
         ("print", "print_"),
         ("text", "text_"),
