@@ -17,6 +17,8 @@ from cacheaudit.model.ports import Head, Source
 HEAD_BYTES = 64 << 10
 HEAD_LINES = 40
 _SCAN = 1 << 20
+# Windows behind the head that are looked at before a file counts as unknown.
+_FURTHER = 16
 
 
 def frequent_source() -> Source:
@@ -85,21 +87,45 @@ def detect(head: Head, sources: Sequence[Source] | None = None) -> Source | None
 
 
 def recognise(path: Path, sources: Sequence[Source] | None = None) -> Source | None:
-    """Return the source of a file, as :func:`detect` does; an overlong first line hides nothing.
+    """Return the source of a file, as :func:`detect` does, and look on behind its head.
+
+    Neither an overlong first line nor many lines of kinds that tell nothing hide what follows.
 
     Raises:
         OSError: The file cannot be read.
     """
     head = head_of(path)
     found = detect(head, sources)
-    if found is not None or len(head.data) == head.size or b"\n" in head.data:
-        return found
+    start = 0
+    for _ in range(_FURTHER):
+        behind = _behind(head)
+        if found is not None or behind >= head.size:
+            return found
+        start = start + behind if behind else _next_line(path, start)
+        if start < 0:
+            return None
+        head = head_of(path, start=start)
+        # A table is known by its header alone, so what is no JSON tells nothing here.
+        found = detect(head, sources) if head.lines else None
+    return found
+
+
+def _behind(head: Head) -> int:
+    """Count the bytes of the lines that were looked at; 0 where the first goes on behind them."""
+    if len(head.data) == head.size and head.data.count(b"\n") < HEAD_LINES:
+        return head.size
+    lines = head.data.split(b"\n", HEAD_LINES)
+    return len(head.data) - len(lines[-1])
+
+
+def _next_line(path: Path, start: int) -> int:
+    """Find the beginning of the line behind the one that begins at a place; -1 for none."""
     with path.open("rb") as stream:
+        stream.seek(start)
         while chunk := stream.read(_SCAN):
             if (end := chunk.find(b"\n")) >= 0:
-                behind = stream.tell() - len(chunk) + end + 1
-                return detect(head_of(path, start=behind), sources)
-    return None
+                return stream.tell() - len(chunk) + end + 1
+    return -1
 
 
 def _json_objects(data: bytes, size: int, most: int) -> tuple[dict[str, object], ...]:

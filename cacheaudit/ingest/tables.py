@@ -92,13 +92,22 @@ def table_rows(
 def _text_lines(
     path: Path, problems: ProblemSink, start: int = 0, first_line: int = 1
 ) -> Iterator[tuple[int, str]]:
+    is_cut_by_returns: bool | None = None
     for number, _, line in raw_lines(path, problems, start, first_line):
         try:
             text = line.decode()
         except UnicodeDecodeError as error:
             problems("encoding", f"{path}:{number}", error.reason)
             text = line.decode(errors="replace")
-        yield number, text
+        if is_cut_by_returns is None:
+            # Some spreadsheets still end lines with a carriage return alone: the file is one line.
+            is_cut_by_returns = not start and "\r" in text
+        if is_cut_by_returns:
+            yield from (
+                (number + at, row) for at, row in enumerate(text.split("\r")) if row.strip()
+            )
+        else:
+            yield number, text
 
 
 def _rows(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from cacheaudit.ingest.detect import all_sources, detect, head_of
+from cacheaudit.ingest.detect import all_sources, detect, head_of, recognise
 from cacheaudit.ingest.problems import Problems
 from tests.unit.ingest.wire_samples import FIXTURES, SESSIONS, WIRE
 
@@ -164,3 +165,42 @@ def test_the_scripts_write_what_is_committed(
         assert path.read_bytes() == (WIRE / path.name).read_bytes(), path.name
     committed = {p.name for p in WIRE.iterdir() if p.suffix != ".md"}
     assert {p.name for p in (tmp_path / "wire").iterdir()} == committed
+
+
+_USAGE = {"input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 7}
+_LINE = json.dumps(
+    {
+        "type": "assistant",
+        "sessionId": "s",
+        "uuid": "u",
+        "timestamp": "2026-11-01T00:00:00.000Z",
+        "message": {"id": "msg_1", "model": "claude-opus-5-5", "content": [], "usage": _USAGE},
+    }
+)
+_SNAPSHOT = json.dumps({"type": "file-history-snapshot", "snapshot": {"a": "y" * 3_000}})
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        [_SNAPSHOT] * 60,  # more than the head holds
+        ['{"type":"file-history-snapshot"}'] * 60,  # more lines than are decoded
+        ["no JSON"] * 60,
+        [json.dumps({"type": "file-history-snapshot", "a": "y" * 300_000})] * 3,
+    ],
+)
+def test_lines_that_tell_nothing_hide_nothing(tmp_path: Path, front: list[str]) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join([*front, _LINE, ""]))
+    found = recognise(path)
+    assert found is not None
+    assert found.name == "claude_code"
+
+
+def test_a_file_of_nothing_known_stays_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    for text in (_SNAPSHOT + "\n") * 2_000, "no JSON\n" * 100_000, "x" * 300_000, "\n" * 200:
+        path.write_text(text)
+        assert recognise(path) is None
+    path.write_text("".join(f'{{"level":"info","at":{n}}}\n' for n in range(2_000)))
+    assert recognise(path) is None

@@ -265,3 +265,17 @@ def test_a_count_that_reads_two_ways_is_unknown(
     assert call.usage is not None
     assert call.usage.cache_write == tokens
     assert ("wrong_type" in problems) == (tokens is None)
+
+
+def test_lines_may_end_in_a_carriage_return_alone(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.csv",
+        "start,total_input,cache_read,output\r00:01,10,5,1\r00:09,20,10,2\r",
+    )
+    calls, problems = read(SOURCE, path)
+    assert [(c.usage.total_input, c.usage.cache_read) for c in calls if c.usage] == [
+        (10, 5),
+        (20, 10),
+    ]
+    assert [c.origin and c.origin.line for c in calls] == [2, 3]
+    assert not problems
