@@ -37,9 +37,9 @@ class Printed:
         self._size += len(data)
         self._parts.append(text)
 
-    def line(self, value: Any) -> None:
-        """Add a value as ``text()`` does: text as it is, all else as JSON, and a new line."""
-        self.write(as_text(value) + "\n")
+    def line(self, *values: Any) -> None:
+        """Add values as ``text()`` does: text as it is, all else as JSON, then a new line."""
+        self.write(" ".join(map(as_text, values)) + "\n")
 
     def whole(self) -> str:
         """Return all that was said."""

@@ -24,7 +24,7 @@ _SIMPLE: Final = {
 }
 TEXTUAL: Final = "str | int | float | bool | None | list[Any] | dict[str, Any] | tuple[Any, ...]"
 HELPERS: Final[dict[str, str]] = {
-    "text": f"def text(value: {TEXTUAL}) -> None: ...",
+    "text": f"def text(*values: {TEXTUAL}) -> None: ...",
     "store": "def store(key: str, value: Any) -> None: ...",
     "load": "def load(key: str, default: Any = None) -> Any: ...",
     "search_tools": "def search_tools(query: str, limit: int = 5) -> list[dict[str, str]]: ...",

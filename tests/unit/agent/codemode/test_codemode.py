@@ -58,6 +58,7 @@ def code(counted: Counted, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         ("1 + 1", "2"),
         ("x = 3", "(no output)"),
         ("text('a')\ntext({'b': [1, None]})\nprint('c')", 'a\n{"b": [1, null]}\nc\n'),
+        ("text('a', 1, [None])", "a 1 [null]\n"),
         ("(await read(7))['number']", "7"),
         ("await read(7, 0.5)", '{"number": 7, "share": 0.5}'),
         ("await read(7)\nNone", "(no output)"),
