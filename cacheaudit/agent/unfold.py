@@ -25,6 +25,7 @@ from cacheaudit.providers.shape import may_be_messages, speak_messages
 from cacheaudit.providers.threads import ThreadStore
 
 _LANES_KEPT: Final = 48
+_NAMES_KEPT: Final = 4_096
 _LANES_TRIED: Final = 4
 _THREADS_KEPT: Final = 256
 _FRONT: Final = ("tools", "system")
@@ -75,6 +76,7 @@ class Unfolder:
     def __init__(self, problems: ProblemSink) -> None:
         self._problems = problems
         self._lanes = Lanes(_LANES_KEPT)
+        self._named: dict[tuple[str, str], None] = {}
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._threads = ThreadStore(_THREADS_KEPT)
         self._messages_api = next(p for p in all_providers() if p.name == "anthropic")
@@ -100,7 +102,12 @@ class Unfolder:
         except (RecursionError, msgspec.DecodeError) as error:
             self._problems("bad_body", where, type(error).__name__)
             return Unfolded(None, lane or "main")
-        chosen = lane or self._lane(body, session) or self._lanes.guess(session, prompt)
+        # A refresh names the lane of what it repeats, whoever told that.
+        if lane is not None and self._lanes.previous(session, lane) is None:
+            self._name(session, lane)
+        chosen = lane or self._lane(body, session)
+        if chosen is None:
+            chosen = self._lanes.guess(session, prompt, self._named)
         self._lanes.remember(session, chosen, prompt)
         self._hold(session, chosen, held)
         return Unfolded(prompt, chosen, weights)
@@ -126,9 +133,15 @@ class Unfolder:
         if body.base is None or body.count < len(body.base.ends):
             return None
         for (owner, lane), held in islice(reversed(self._held.items()), _LANES_TRIED):
-            if held.history is body.base and owner == session:
+            if held.history is body.base and owner == session and (owner, lane) not in self._named:
                 return lane
         return None
+
+    def _name(self, session: str, lane: str) -> None:
+        """Note that the program itself named a lane: calls without a name are never of it."""
+        self._named[session, lane] = None
+        if len(self._named) > _NAMES_KEPT:
+            del self._named[next(iter(self._named))]
 
     def _expand(
         self,

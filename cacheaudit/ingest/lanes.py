@@ -8,6 +8,7 @@ summary, a subagent) begins a line of its own, so that two lines are never compa
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Container
 
 from cacheaudit.model.prompt import ContentBlock, Level, Prompt
 
@@ -51,9 +52,19 @@ class Lanes:
             if self._newest.get(old_session) == old_lane:
                 del self._newest[old_session]
 
-    def guess(self, session: str, prompt: Prompt) -> str:
-        """Name the lane that a prompt continues, or a new one."""
-        lanes = [(lane, last) for (owner, lane), last in self._last.items() if owner == session]
+    def guess(self, session: str, prompt: Prompt, without: Container[tuple[str, str]] = ()) -> str:
+        """Name the lane that a prompt continues, or a new one.
+
+        Args:
+            session: Its session.
+            prompt: The prompt.
+            without: Sessions and lanes that it cannot belong to.
+        """
+        lanes = [
+            (lane, last)
+            for (owner, lane), last in self._last.items()
+            if owner == session and (owner, lane) not in without
+        ]
         best, best_shared = None, 0
         for lane, last in reversed(lanes):
             shared = _shared(prompt, last)

@@ -245,3 +245,22 @@ def test_a_refresh_while_tools_run_takes_nothing_from_their_time(
         clock.advance(130)
         wrapped.messages.create(**ask("x"))
     assert [call.tool_seconds for call in s.calls()] == [None, None, 400]
+
+
+def test_what_follows_a_fan_out_is_none_of_its_lanes(audit: CacheAudit) -> None:
+    """A subagent's request holds all of the main line and more; the next main request does too."""
+
+    def said(*texts: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": text} for text in texts]
+        return {"model": MODEL, "max_tokens": 1, "messages": [{"role": "user", "content": content}]}
+
+    wrapped = audit.wrap(client(Script()))
+    with audit.session("s"):
+        wrapped.messages.create(**said("task"))
+        with audit.session("reviewer"):
+            wrapped.messages.create(**said("task", "result", "review it"))
+        wrapped.messages.create(**said("task", "result", "reviewed"))
+        with audit.session("main"), audit.purpose("keep_alive"):
+            wrapped.messages.create(**said("task", "result", "reviewed"))
+        wrapped.messages.create(**said("task", "result", "reviewed", "go on"))
+    assert [lane for _, lane, _, _ in rows(audit)] == ["main", "reviewer", "main", "main", "main"]
