@@ -113,6 +113,8 @@ def _remarks(result: ReplayResult) -> Iterator[str]:
     yield f"Time {clock}. First tokens took {_seconds(result.totals.first_token_s)} in all."
     if result.scale != 1:
         yield f"One token sent stands for {result.scale:,} of the record."
+    if backend.sizes == "approximate":
+        yield "The server counts tokens otherwise than by bytes, so sizes there are approximate."
     if backend.content == "filler":
         yield "Content was replaced by filler of its size; no recorded text was sent."
     if result.edits:
