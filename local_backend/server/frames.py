@@ -38,6 +38,14 @@ class Frame:
     late_system: str = USER
     media: str | None = None
 
+    @property
+    def drifts(self) -> bool:
+        """Whether an answer stands behind another text in later turns than when it was given.
+
+        What the engine keeps of an answer is then never found by the turn that follows it.
+        """
+        return self.answer.get(USER, "") != self.between.get((USER, ASSISTANT), "")
+
 
 def _byte_frame() -> Frame:
     """One token where the speaker changes, and nothing else."""

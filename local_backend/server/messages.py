@@ -107,6 +107,7 @@ def engine_report(service: Service, opened: Opened) -> dict[str, Any]:
         "rules": service.rules.name,
         "miss": None if outcome.miss is None else outcome.miss.value,
         "evicted_input_tokens": outcome.evicted,
+        "template_drift": opened.rendered.drifts,
         "engine": {
             "prompt_tokens": used.prompt,
             "hit_tokens": used.hit,

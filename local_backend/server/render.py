@@ -32,12 +32,14 @@ class Rendered:
         spans: Placeholders among its tokens.
         content_tokens: Tokens of each content block, in render order.
         tail: Tokens behind the last content block, which begin the answer.
+        drifts: Whether an earlier answer in it stands behind another text than when it was given.
     """
 
     prompt: Prompt
     spans: tuple[Span, ...]
     content_tokens: tuple[int, ...]
     tail: int
+    drifts: bool = False
 
     @property
     def total(self) -> int:
@@ -105,7 +107,14 @@ class Renderer:
             speed=request.speed,
             automatic=request.automatic,
         )
-        return Rendered(prompt=prompt, spans=tuple(spans), content_tokens=counts, tail=len(tail))
+        answered = any(role == ASSISTANT for role, _ in request.messages[:-1])
+        return Rendered(
+            prompt=prompt,
+            spans=tuple(spans),
+            content_tokens=counts,
+            tail=len(tail),
+            drifts=answered and self._frame.drifts,
+        )
 
     def _places(self, request: MessagesRequest, tools_first: bool) -> Iterator[_Place]:
         """Content blocks in order, each with the number and the speaker of its turn."""
