@@ -24,7 +24,7 @@ from cacheaudit.model.usage import (
 )
 
 # No request has this many tokens; larger numbers are damage, and would not fit a database column.
-_LARGEST: Final = 2**53
+LARGEST: Final = 2**53
 _LONGEST_TEXT: Final = 40
 _DOTTED: Final = re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+\Z")
 EMPTY: Final[Mapping[str, Any]] = {}
@@ -88,7 +88,7 @@ class Reader:
             if value is None:
                 self.damaged = True
                 return None
-        if 0 <= value <= _LARGEST:
+        if 0 <= value <= LARGEST:
             return int(value)
         self.flags.add(FLAG_NEGATIVE if value < 0 else FLAG_BAD_TYPE)
         self.damaged = True

@@ -10,6 +10,8 @@ import msgspec
 from cacheaudit.model.call import Call, Session
 
 IN_MEMORY = 20_000
+# Programs that append to a file as things happen: its order holds even where a clock was set back.
+_APPENDED = frozenset({"claude_code", "codex"})
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Call)
 
@@ -19,7 +21,8 @@ def gather(
 ) -> Iterator[Session]:
     """Group calls by session, in order of each session's first call.
 
-    Calls keep their order within a lane by time, and by position where times are missing.
+    Calls keep their order within a lane by time, and by position where times are missing or the
+    source appends what happens.
     Beyond ``in_memory`` calls they wait in a temporary database, so that a log of any size that
     mixes its sessions needs no more memory than its longest session.
     """
@@ -51,10 +54,10 @@ def gather(
 
 
 def _session(session: str, calls: list[Call], source: str, project: str | None) -> Session:
-    return Session(id=session, source=source, calls=_in_order(calls), project=project)
+    return Session(id=session, source=source, calls=_in_order(calls, source), project=project)
 
 
-def _in_order(calls: list[Call]) -> tuple[Call, ...]:
+def _in_order(calls: list[Call], source: str) -> tuple[Call, ...]:
     """Order by time where every call has one; a log without times is in order already."""
     times = [call.at for call in calls]
     if None in times:
@@ -62,8 +65,21 @@ def _in_order(calls: list[Call]) -> tuple[Call, ...]:
     known = [at for at in times if at is not None]
     if known == sorted(known):
         return tuple(calls)
+    if source in _APPENDED:
+        known = _as_written(calls, known)
     pairs = sorted(range(len(calls)), key=lambda i: (known[i], i))
     return tuple(calls[i] for i in pairs)
+
+
+def _as_written(calls: list[Call], times: list[float]) -> list[float]:
+    """Let no time run backwards within a lane of one file."""
+    latest: dict[tuple[str, str | None], float] = {}
+    found: list[float] = []
+    for call, at in zip(calls, times, strict=True):
+        key = (call.lane, None if call.origin is None else call.origin.file)
+        latest[key] = max(at, latest.get(key, at))
+        found.append(latest[key])
+    return found
 
 
 def _open() -> sqlite3.Connection:

@@ -18,6 +18,7 @@ import msgspec
 
 from cacheaudit.dialects.detect import normalise
 from cacheaudit.dialects.diagnostics import anthropic_reason
+from cacheaudit.dialects.reading import LARGEST
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_scan import Scan, scan
 from cacheaudit.ingest.claude_wire import WireUsage
@@ -277,11 +278,12 @@ def _plain_usage(wire: WireUsage, lower: bool) -> Usage | None:
     w5, w1 = split.ephemeral_5m_input_tokens, split.ephemeral_1h_input_tokens
     if w5 is None or w1 is None or w5 + w1 != write:
         return None
-    if fresh < 0 or read < 0 or w5 < 0 or w1 < 0 or output < 0:
+    total = fresh + read + write
+    if fresh < 0 or read < 0 or w5 < 0 or w1 < 0 or output < 0 or total + output > LARGEST:
         return None
     details, tools = wire.output_tokens_details, wire.server_tool_use
     return Usage(
-        total_input=fresh + read + write,
+        total_input=total,
         uncached_input=fresh,
         cache_read=read,
         write_5m=w5,

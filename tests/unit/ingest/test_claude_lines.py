@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.sources.claude_code import SOURCE
 
@@ -106,3 +107,32 @@ def test_a_mark_of_compaction_is_seen_however_short_its_line(tmp_path: Path, pad
     assert [len(c.boundaries) for c in calls] == [0, 1]
     assert calls[1].boundaries[0].tokens_before == 60_000
     assert not problems
+
+
+def _at(mid: str, time: str) -> str:
+    return _line(mid).replace("2026-11-01T00:00:00.000Z", f"2026-11-01T{time}.000Z")
+
+
+def test_the_order_of_a_transcript_outlasts_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    times = ("10:00:05", "10:01:05", "09:02:05", "10:03:05")
+    lines = [_at(f"msg_{number}", time) for number, time in enumerate(times)]
+    path.write_text("\n".join(lines))
+    (session,) = gather(_read(path)[0], "claude_code")
+    assert [call.id for call in session.calls] == ["msg_0", "msg_1", "msg_2", "msg_3"]
+    # A log that anyone may have sorted as they like goes by time.
+    (sorted_,) = gather(_read(path)[0], "usage_log")
+    assert [call.id for call in sorted_.calls] == ["msg_2", "msg_0", "msg_1", "msg_3"]
+
+
+@pytest.mark.parametrize("name", ["input_tokens", "cache_read_input_tokens", "output_tokens"])
+def test_a_count_beyond_any_prompt_is_flagged(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(_line("msg_1", **{name: 10**20}))
+    ((call,), problems) = _read(path)
+    assert problems.count("wrong_type") == 1
+    assert call.usage.total_input is None or name == "output_tokens"
+    problems = Problems()
+    ((record,),) = [list(SOURCE.usages(path, problems))]
+    assert problems.count("wrong_type") == 1
+    assert record.usage == call.usage
