@@ -119,7 +119,8 @@ def _known_causes(call: Compared, found: Measured, setting: Setting) -> Iterator
     if call.step.is_sketch:
         text = "what was sent was drawn from what was billed; the prediction is made from sizes"
         yield Reason("sketched", text)
-    if call.after is not None:
+    is_short = predicted is not None and (found.parts.cache_read or 0) < predicted.read
+    if call.after is not None and is_short:
         kind = "after_failure" if call.is_failed else "after_difference"
         what = "failed" if call.is_failed else "stored less than predicted"
         yield Reason(kind, f"it would have read what {call.after} stored, which {what}")

@@ -115,6 +115,10 @@ def test_json_that_carries_a_prefix_over_the_minimum() -> None:
     assert kinds(found, engine(5, 10)) == ["unexplained"]
 
 
+def test_a_read_that_succeeded_owes_nothing_to_an_earlier_difference() -> None:
+    assert kinds(row(rules(5, 10)), engine(5, 9), after="b") == ["unexplained"]
+
+
 def test_an_engine_without_marker_rules_reads_what_it_holds() -> None:
     local = step(rules="implicit")
     assert kinds(row(rules(5, 10)), engine(7, 8), step=local, rules="implicit") == ["other_rules"]
