@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 import time
@@ -20,7 +21,7 @@ from cacheaudit.agent.codemode.values import Values
 from cacheaudit.agent.outputs.excerpt import excerpt
 from cacheaudit.agent.outputs.reading import OutputReader
 from cacheaudit.agent.tools.call_tool import Raw, as_output, plain
-from cacheaudit.agent.tools.tool import Tool
+from cacheaudit.agent.tools.tool import Tool, encoded
 
 if TYPE_CHECKING:
     from cacheaudit.agent.tools.directory import ToolDirectory
@@ -204,7 +205,7 @@ class Functions:
             alike = ", ".join(self._directory.alike(str(name)))
             raise ValueError(f"there is no tool {name!r}; alike: {alike or 'none'}")
         tool = self.tools[function]
-        schema = msgspec.json.encode(tool.input_schema).decode()
+        schema = encoded(tool.input_schema)
         signature = stub(function, tool).removesuffix(": ...")
         return f"{signature}\n{tool.description}\narguments: {schema}"
 
@@ -238,7 +239,7 @@ def _named(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def _preview(arguments: dict[str, Any]) -> str:
-    text = msgspec.json.encode(arguments).decode("utf-8", "replace")
+    text = encoded(arguments)
     return text if len(text) <= _PREVIEW else f"{text[:_PREVIEW]}…"
 
 
@@ -253,7 +254,7 @@ def _value(value: Any) -> Any:
 def _exception(raw: Raw) -> Exception:
     failed = raw.failed
     assert failed is not None  # noqa: S101 - for the type checker
-    body = msgspec.json.decode(str(failed.content))
+    body = json.loads(str(failed.content))
     problem = body.get("problem") or "; ".join(
         f"{item['at']}: {item['problem']}" for item in body.get("problems", ())
     )

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from cacheaudit.agent.outputs.excerpt import Excerpt, excerpt
-from cacheaudit.agent.outputs.size import Counter, estimated
+from cacheaudit.agent.outputs.size import Counter, estimated, well_formed
 from cacheaudit.agent.outputs.store import OutputStore, Stored
 from cacheaudit.errors import ConfigError, OutputError
 
@@ -84,6 +84,7 @@ class OutputFilter:
             text: The output.
             exit_status: Of the program that wrote it, told in the first line.
         """
+        text = well_formed(text)
         status = "" if exit_status is None else f"exit status: {exit_status}\n"
         before = self.count(text)
         whole = status + text

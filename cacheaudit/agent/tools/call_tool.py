@@ -193,7 +193,7 @@ def _as_mapping(arguments: Any) -> dict[str, Any] | None:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     if isinstance(arguments, Mapping):
         return dict(arguments)

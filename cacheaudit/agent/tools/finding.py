@@ -6,13 +6,11 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cacheaudit.agent.outputs.size import estimated
 from cacheaudit.agent.tools import native
 from cacheaudit.agent.tools.exposure import DEFAULT_RESULTS, search_problems
 from cacheaudit.agent.tools.shown import Shown
-from cacheaudit.agent.tools.tool import CALL, SEARCH, Outcome, Tool, failure
+from cacheaudit.agent.tools.tool import CALL, SEARCH, Outcome, Tool, encoded, failure
 
 if TYPE_CHECKING:
     from cacheaudit.agent.tools.directory import ToolDirectory
@@ -103,7 +101,7 @@ class Finder:
         also = [tool.name for tool in found[len(shown) :]]
         if also:
             body["also_found"] = also
-        return _encoded({**body, **self._state(), "do": self._advice(found)})
+        return encoded({**body, **self._state(), "do": self._advice(found)})
 
     def _advice(self, found: list[Tool]) -> str:
         if not found:
@@ -115,7 +113,7 @@ class Finder:
         declared = self._declared or {}
         names = [tool.name for tool in found if self._is_as_declared(tool)]
         late = [tool for tool in found if tool.name not in declared]
-        text = _encoded(
+        text = encoded(
             {
                 "loaded": [tool.name for tool in found if tool.name in names or tool in late],
                 **self._state(),
@@ -148,10 +146,6 @@ class Finder:
             **({"still_connecting": late} if late else {}),
             **({"not_reachable": failed} if failed else {}),
         }
-
-
-def _encoded(body: dict[str, Any]) -> str:
-    return msgspec.json.encode(body).decode()
 
 
 def _loaded_in(messages: list[Any]) -> list[str]:

@@ -192,8 +192,8 @@ class McpServer:
                 continue
             try:
                 made[name] = self._tool(name, tool)
-            except ToolError as error:
-                self.problems.append(error.message)
+            except (ToolError, ValueError, TypeError) as error:
+                self.problems.append(f"{name}: {str(error)[:300]}")
         return list(made.values())
 
     def _tool(self, name: str, tool: Any) -> Tool:
@@ -208,6 +208,7 @@ class McpServer:
             trusted=False,
         )
         self._directory.caller.prepare(made)
+        made.digest()
         return made
 
     def _runner(self, name: str) -> Callable[[dict[str, Any]], Awaitable[ToolOutput]]:

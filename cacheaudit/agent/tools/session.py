@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from cacheaudit.agent.outputs.reading import OutputReader
 from cacheaudit.agent.tools import native
@@ -22,6 +21,7 @@ from cacheaudit.agent.tools.tool import (
     SEARCH,
     Outcome,
     Tool,
+    encoded,
     failure,
 )
 from cacheaudit.errors import ToolDriftError
@@ -71,7 +71,7 @@ class ToolSession:
         known = directory.tools()
         script = self.code.tool if self.code else None
         listed = declared(exposure, known, list(self._fixed.values()), script)
-        self._bytes = msgspec.json.encode(listed)
+        self._bytes = encoded(listed).encode()
         self._names = frozenset(tool["name"] for tool in listed)
         self._own = {tool.name: tool for tool in known if tool.name in self._names}
         self.shown = Shown()
@@ -83,7 +83,7 @@ class ToolSession:
         Args:
             style: The API that they are for.
         """
-        return in_style(msgspec.json.decode(self._bytes), style)
+        return in_style(json.loads(self._bytes), style)
 
     @property
     def tools_bytes(self) -> bytes:
@@ -236,7 +236,7 @@ def _parsed(arguments: Any) -> Any:
     """Read arguments that are JSON text, as some APIs hand them over; all else stays."""
     if isinstance(arguments, str):
         try:
-            return msgspec.json.decode(arguments)
+            return json.loads(arguments)
         except (ValueError, RecursionError):
             return arguments
     return arguments

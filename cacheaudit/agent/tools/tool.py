@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from cacheaudit.agent.outputs.size import well_formed
 from cacheaudit.errors import ToolError
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -123,8 +125,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def digest_of(definition: Mapping[str, Any]) -> str:
     """Return a digest of a definition that does not depend on the order of keys."""
-    encoded = msgspec.json.encode(definition, order="sorted")
-    return hashlib.blake2b(encoded, digest_size=12).hexdigest()
+    data = encoded(definition, in_order=True).encode()
+    return hashlib.blake2b(data, digest_size=12).hexdigest()
+
+
+def encoded(value: Any, *, in_order: bool = False) -> str:
+    """Write a value as JSON without spaces, whatever numbers and characters are in it."""
+    text = json.dumps(
+        value, ensure_ascii=False, separators=(",", ":"), sort_keys=in_order, default=str
+    )
+    return well_formed(text)
 
 
 def failure(tool: str, error: str, do: str, **details: Any) -> Outcome:
@@ -137,5 +147,4 @@ def failure(tool: str, error: str, do: str, **details: Any) -> Outcome:
         details: More fields of the answer.
     """
     body = {"error": error, "tool": tool, **details, "do": do}
-    text = msgspec.json.encode(body).decode()
-    return Outcome(tool=tool, content=text, error=error, is_error=True)
+    return Outcome(tool=tool, content=encoded(body), error=error, is_error=True)

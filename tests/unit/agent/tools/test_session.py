@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -304,6 +305,31 @@ def test_long_results_of_a_search_are_cut_by_whole_tools() -> None:
         session.next_batch()
         hidden = {"name": body["also_found"][0], "arguments": {}}
         assert session.call("call_tool", hidden).error == "schema_not_shown"
+
+
+ODD_ARGUMENTS: list[Any] = [
+    "[" * 100_000,
+    "\ud800",
+    float("nan"),
+    b"x",
+    {"run_id": "\ud800"},
+    {"run_id": "r" * 100_000},
+    {"run_id": "r", "lines": 10**40},
+    {"name": "\udfff"},
+    {"\ud800": 1},
+    {"query": "\ud800"},
+]
+ODD_NAMES = ["log_query", "search_tools", "call_tool", "\ud800", "x" * 10_000]
+
+
+@pytest.mark.parametrize("exposure", ["direct", "search"])
+def test_whatever_a_model_writes_is_answered_in_what_can_be_sent(exposure: Exposure) -> None:
+    with ToolDirectory([log_query]) as directory:
+        session = directory.open(exposure=exposure)
+        for name, arguments in itertools.product(ODD_NAMES, ODD_ARGUMENTS):
+            outcome = session.call(name, arguments)
+            assert json.dumps(outcome.content, ensure_ascii=False).encode()
+            assert len(str(outcome.content)) < 50_000
 
 
 def test_names_that_are_taken() -> None:
