@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.agent.planner.marks import OwnMark, bare, own_marks
+from cacheaudit.agent.planner.order import encode, reordered
 from cacheaudit.model.prompt import ContentBlock, Level
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.anthropic import LEVEL_ORDER, PROVIDER
 from cacheaudit.providers.facts import Rules
 
-encode: Final = msgspec.json.Encoder().encode
 _TOKEN: Final = b'"cache_control"'
 _BULK: Final = frozenset({"messages", "tools", "system"})
 _KEY_BYTES: Final = 16
@@ -82,6 +82,7 @@ class Layout(msgspec.Struct, frozen=True):
         front: Number of blocks before the messages.
         tool_count: Number of blocks that are tools.
         seeds: Settings of the cache key at each level.
+        settings: These settings by name, as JSON.
         marks: The caller's markers on content blocks.
         automatic: Lifetime of the caller's automatic marker, ``""`` for the default; ``None``:
             there is none.
@@ -103,6 +104,7 @@ class Layout(msgspec.Struct, frozen=True):
     front: int
     tool_count: int
     seeds: tuple[bytes, ...]
+    settings: dict[str, bytes]
     marks: tuple[OwnMark, ...]
     automatic: str | None
     markers: int
@@ -133,11 +135,13 @@ class Texts(msgspec.Struct, frozen=True):
         items: As they were given.
         plain: Each as JSON, without markers and with one plain text as a string.
         marked: Indices of those in which the name of the marker occurs.
+        reordered: Path of what an earlier request wrote in another key order; empty: nothing.
     """
 
     items: list[Any]
     plain: list[bytes]
     marked: list[int]
+    reordered: str = ""
 
 
 def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
@@ -150,13 +154,15 @@ def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
     messages = body.get("messages")
     if not isinstance(messages, list):
         return Texts([], [], [])
-    count, best = 0, None
+    count, best, moved = 0, None, ""
     for layout in known:
         same = _repeated(messages, layout.said)
         if same > count:
             count, best = same, layout
         if same and same == len(layout.said):
             break
+    if best is not None and (found := reordered(messages, best.said, count)) is not None:
+        count, moved = found
     plain = [] if best is None else best.messages[:count]
     marked = [] if best is None else [index for index in best.marked if index < count]
     for index, message in enumerate(messages[count:], count):
@@ -166,7 +172,7 @@ def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
             message = bare(message)
             text = encode(message)
         plain.append(encode({**message, "content": one}) if (one := _one(message)) else text)
-    return Texts(messages, plain, marked)
+    return Texts(messages, plain, marked, moved)
 
 
 def _one(message: Any) -> str | None:
@@ -211,7 +217,10 @@ def _front_texts(items: Any, before: Texts | None) -> Texts:
     if not isinstance(items, list):
         items = []
     count = len(items)
-    if before is not None and count == len(before.items) == _repeated(items, before.items):
+    is_repeated = before is not None and count == len(before.items) == _repeated(
+        items, before.items
+    )
+    if before is not None and is_repeated and encode(items) == encode(before.items):
         return before
     plain = list(map(encode, items))
     marked = [index for index, text in enumerate(plain) if _TOKEN in text]
@@ -312,6 +321,7 @@ def lay_out(
         front=front,
         tool_count=len(parts["tools"]),
         seeds=seeds,
+        settings={item.name: item.value for item in prompt.parameters},
         weight=sum(map(len, (*tools.raw, *system.raw, *messages.raw))),
         **own_marks(body, tools.marked, system.marked, messages.marked),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -108,7 +108,8 @@ class SessionMemory:
         account: What its markers have saved.
         gaps: Its pauses.
         notes: What was done, for the report.
-        tools: Names of tools in the order in which they were seen first.
+        tools: Tools in the order in which they were seen first, by name.
+        inputs: Arguments of tool calls as they were sent first, by the id of the call.
         route: Routing key of its requests, by the front that they share.
     """
 
@@ -118,7 +119,8 @@ class SessionMemory:
         self.account = Account(policy.risk, strict=policy.never_behind)
         self.gaps = Gaps(wide)
         self.notes = Notes()
-        self.tools: dict[str, int] = {}
+        self.tools: dict[str, Any] = {}
+        self.inputs: OrderedDict[str, Any] = OrderedDict()
         self.route: dict[str, str] = {}
         self._made = 0
 

@@ -33,6 +33,7 @@ class Notes:
         left: Calls left as they were, by reason.
         choices: Latest choice of a lifetime, by level.
         volatile: Changes seen at the front, by path and kind.
+        seen: Text at the front that looks made anew, by path; a change of it was not seen.
         moved: Paths whose text is sent behind the last marker.
         hints: Other things that were set, by name.
     """
@@ -44,6 +45,7 @@ class Notes:
         self.left: Counter[str] = Counter()
         self.choices: dict[str, Choice] = {}
         self.volatile: Counter[tuple[str, str]] = Counter()
+        self.seen: dict[str, str] = {}
         self.moved: set[str] = set()
         self.hints: Counter[str] = Counter()
 
@@ -72,6 +74,18 @@ class Notes:
         """Note text at the front that differs from the request before."""
         if (path, kind) in self.volatile or len(self.volatile) < _PATHS_KEPT:
             self.volatile[path, kind] += 1
+
+    def rewritten(self, path: str, kind: str) -> None:
+        """Note that a message said before was changed; the place of the first one is kept."""
+        known = (place for place, what in self.volatile if what == kind and place[:9] == path[:9])
+        self.changed(next(known, path), kind)
+
+    def suspects(self, path: str, kind: str) -> bool:
+        """Note text that looks made anew; ``False`` where that was noted before."""
+        if path in self.seen or len(self.seen) >= _PATHS_KEPT:
+            return False
+        self.seen[path] = kind
+        return True
 
     def is_known(self, path: str) -> bool:
         """Count one more change at a place whose kind was told often enough.
@@ -105,6 +119,10 @@ class Notes:
             yield f"  {count} left as sent: {reason}"
         for name, count in self.hints.most_common(_SHOWN):
             yield f"  {name}: {count} calls"
+        changed = {path for path, _ in self.volatile}
+        for path, kind in self.seen.items():
+            if path.partition(".")[0] not in changed:
+                yield f"  {path} looks like it changes ({kind}): not seen to change so far"
         for (path, kind), count in self.volatile.most_common(_SHOWN):
             what = "sent behind the last marker" if path in self.moved else "reported only"
             yield f"  {path} changes ({kind}, {count} times): {what}"

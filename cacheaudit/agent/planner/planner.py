@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.agent.plan import Outgoing
-from cacheaudit.agent.planner import implicit, tools, volatile
+from cacheaudit.agent.planner import implicit, order, sight, tools, volatile
 from cacheaudit.agent.planner.account import gain
 from cacheaudit.agent.planner.apply import Spot, marked, marker
 from cacheaudit.agent.planner.decide import Case, Decision, decide, own_marks_of
@@ -95,6 +95,8 @@ class BreakpointPlanner:
             return body
         if self.policy.stable_tools:
             body = tools.in_order(body, session)
+        if self.policy.stable_inputs:
+            body = order.restored(body, session)
         machine = target.facts.machine
         if machine in _MARKED and _speaks_messages(body, request.url):
             try:
@@ -122,13 +124,15 @@ class BreakpointPlanner:
         texts = texts_of(body, session.layouts())
         family = f"{target.home.decode(errors='replace')}/{facts.provider}/{facts.model}"
         line = session.line(request.scope.lane, texts.plain, family)
+        if texts.reordered:
+            session.notes.rewritten(texts.reordered, "key order")
         sent, behind = volatile.taken_out(body, line, session, self.policy, facts)
         donor = session.donor(texts.plain, line)
         layout = lay_out(sent, facts, target.home, donor, texts)
         rules = cache_rules(facts)
         rates = rates_of(self._book, target, request.at, layout.sizes[-1] if layout.sizes else 0)
         own = own_marks_of(layout, rules)
-        self._notice(line, layout, session, request.at, target)
+        self._notice(line, layout, session, request, target)
         if own is None:
             session.notes.leave("carries markers that the provider may refuse")
             return body
@@ -147,9 +151,10 @@ class BreakpointPlanner:
         return self._diagnosed(planned, line, target, own)
 
     def _notice(
-        self, line: Line, layout: Layout, session: SessionMemory, now: float, target: Target
+        self, line: Line, layout: Layout, session: SessionMemory, request: Outgoing, target: Target
     ) -> None:
         """Note what this request tells of the one before it, and of the pause between them."""
+        now, body = request.at, request.body
         stage: Stage = "first" if line.requests == 0 else "later"
         front = layout.keys[layout.front - 1].hex() if layout.front else target.model
         for gaps, name in ((session.gaps, ""), (self._memory.wide, str(session.number))):
@@ -158,7 +163,12 @@ class BreakpointPlanner:
         line.requests += 1
         before = line.layout
         if before is None:
+            sight.look(body, session.notes)
             return
+        self._compare(line, layout, before, session)
+
+    def _compare(self, line: Line, layout: Layout, before: Layout, session: SessionMemory) -> None:
+        """Note what differs from the request before it."""
         count = len(before.messages)
         if len(layout.roles) > count and layout.roles[count] == "assistant":
             self._shelf.begun(line.written, line.logical)
@@ -169,8 +179,17 @@ class BreakpointPlanner:
             line.churn[level] = 0 if same else line.churn[level] + 1
         if line.churn["tools"]:
             volatile.tools_changed(before.tools, layout.tools, session)
+        for name in sorted(before.settings.keys() | layout.settings.keys()):
+            if before.settings.get(name) != layout.settings.get(name):
+                session.notes.changed(name, "parameter")
         end = before.ends[-1] if before.ends else before.front
-        loose = max(0, end - max(shared_blocks(layout, before), before.front))
+        shared = shared_blocks(layout, before)
+        is_rest_equal = layout.seeds == before.seeds and shared >= before.front
+        if is_rest_equal and shared < min(end, len(layout.blocks)):
+            was, now = before.blocks[shared], layout.blocks[shared]
+            kind = "earlier content" if was.kind == now.kind else f"{was.kind} became {now.kind}"
+            session.notes.rewritten(f"messages[{was.outer}]", kind)
+        loose = max(0, end - max(shared, before.front))
         line.steady_loose = 0 < loose == line.loose
         line.loose = loose
 

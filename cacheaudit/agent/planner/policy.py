@@ -23,7 +23,10 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
             sent as it is.
         move_volatile: Send system text that was seen to change behind the last marker, where the
             model allows it; otherwise it is only reported.
-        stable_tools: Send tools in the order in which the session saw them first, new ones last.
+        stable_tools: Send tools in the order, and with the key order, in which the session saw
+            them first, new ones last and sorted by name.
+        stable_inputs: Send the arguments of earlier tool calls in the key order in which they were
+            sent first.
         diagnostics: Ask the provider why a prefix was not reused, where it answers that.
         routing: Set ``prompt_cache_key`` where it is a mere hint for routing.
         never_behind: A session that is ahead of what it would cost without markers places none
@@ -39,6 +42,7 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = False
     move_volatile: bool = False
     stable_tools: bool = False
+    stable_inputs: bool = False
     diagnostics: bool = True
     routing: bool = True
     never_behind: bool = True

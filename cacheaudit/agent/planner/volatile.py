@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from cacheaudit.agent.planner.memory import Cut, Line, SessionMemory
+from cacheaudit.agent.planner.order import is_same
 from cacheaudit.agent.planner.policy import PlanPolicy
 from cacheaudit.diagnose.volatile import Variation, explain
 from cacheaudit.providers.facts import Rules
@@ -71,6 +74,9 @@ def tools_changed(before: Sequence[bytes], after: Sequence[bytes], session: Sess
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
         path = f"tools[{index}]"
         if old == new or max(len(old), len(new)) > _LONGEST or session.notes.is_known(path):
+            continue
+        if len(old) == len(new) and is_same(msgspec.json.decode(old), msgspec.json.decode(new)):
+            session.notes.changed(path, "key order")
             continue
         found = explain(old.decode(), new.decode())
         session.notes.changed(path, "other" if found is None else found.kind)

@@ -207,7 +207,9 @@ def test_responses_of_the_sdk_can_be_sent_again(audit: CacheAudit) -> None:
     found = send(audit, script, requests=again)
     assert found.groups[0].tokens > 1_000
     sent = json.loads(script.sent[1])["messages"][1]["content"]
-    assert sent == [{"type": "text", "text": "hello there"}]
+    # Older SDKs send fields along that a server left out.
+    said = [{name: value for name, value in block.items() if value is not None} for block in sent]
+    assert said == [{"type": "text", "text": "hello there"}]
 
 
 def test_another_way_to_send(audit: CacheAudit) -> None:

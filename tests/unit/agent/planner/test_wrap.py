@@ -197,7 +197,8 @@ def test_nobody_else_is_asked(audit: CacheAudit, address: str) -> None:
 def test_a_question_of_the_callers_own_stays(audit: CacheAudit) -> None:
     script = Script()
     wrapped = audit.wrap(client(script, base_url="https://api.anthropic.com"))
-    wrapped.messages.create(**ASK, diagnostics={"previous_message_id": "msg_x"})
+    question = {"diagnostics": {"previous_message_id": "msg_x"}}
+    wrapped.messages.create(**ASK, extra_body=question)
     assert json.loads(script.sent[0])["diagnostics"] == {"previous_message_id": "msg_x"}
 
 
