@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cacheaudit.model.call import Call, Session
+from cacheaudit.model.order import in_order
 
 IN_MEMORY = 20_000
-# Programs that append to a file as things happen: its order holds even where a clock was set back.
-_APPENDED = frozenset({"claude_code", "codex"})
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Call)
 
@@ -54,32 +53,7 @@ def gather(
 
 
 def _session(session: str, calls: list[Call], source: str, project: str | None) -> Session:
-    return Session(id=session, source=source, calls=_in_order(calls, source), project=project)
-
-
-def _in_order(calls: list[Call], source: str) -> tuple[Call, ...]:
-    """Order by time where every call has one; a log without times is in order already."""
-    times = [call.at for call in calls]
-    if None in times:
-        return tuple(calls)
-    known = [at for at in times if at is not None]
-    if known == sorted(known):
-        return tuple(calls)
-    if source in _APPENDED:
-        known = _as_written(calls, known)
-    pairs = sorted(range(len(calls)), key=lambda i: (known[i], i))
-    return tuple(calls[i] for i in pairs)
-
-
-def _as_written(calls: list[Call], times: list[float]) -> list[float]:
-    """Let no time run backwards within a lane of one file."""
-    latest: dict[tuple[str, str | None], float] = {}
-    found: list[float] = []
-    for call, at in zip(calls, times, strict=True):
-        key = (call.lane, None if call.origin is None else call.origin.file)
-        latest[key] = max(at, latest.get(key, at))
-        found.append(latest[key])
-    return found
+    return Session(id=session, source=source, calls=in_order(calls, source), project=project)
 
 
 def _open() -> sqlite3.Connection:

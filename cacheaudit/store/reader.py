@@ -9,8 +9,9 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from cacheaudit.model.call import Call, Session
+from cacheaudit.model.call import Session
 from cacheaudit.model.delta import Settings, build
+from cacheaudit.model.order import in_order
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.store.lists import Listing, Lists
 from cacheaudit.store.rows import call_from
@@ -77,7 +78,7 @@ class Reader:
         return Session(
             id=row.name,
             source=row.source,
-            calls=_in_order(made),
+            calls=in_order(made, row.source),
             project=row.project,
         )
 
@@ -109,16 +110,6 @@ class Reader:
             )
             found.update((bytes(row.digest), bytes(row.canonical)) for row in rows)
         return found
-
-
-def _in_order(made: list[Call]) -> tuple[Call, ...]:
-    """Order by time where every call has one; else as imported, which is the order of the file."""
-    times = [call.at for call in made]
-    known = [at for at in times if at is not None]
-    if len(known) < len(made):
-        return tuple(made)
-    order = sorted(range(len(made)), key=lambda index: (known[index], index))
-    return tuple(made[index] for index in order)
 
 
 def _lists_of(rows: Iterable[Any]) -> list[bytes]:

@@ -12,6 +12,7 @@ import pytest
 from cacheaudit.ingest.gather import gather
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.sources.claude_code import SOURCE
+from cacheaudit.store import open_store
 
 _USER = b'{"type":"user","message":{"role":"user","content":"go"},"timestamp":"2026-11-01"}'
 
@@ -120,6 +121,10 @@ def test_the_order_of_a_transcript_outlasts_a_clock_that_was_set_back(tmp_path: 
     path.write_text("\n".join(lines))
     (session,) = gather(_read(path)[0], "claude_code")
     assert [call.id for call in session.calls] == ["msg_0", "msg_1", "msg_2", "msg_3"]
+    with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store.write(_read(path)[0], source="claude_code")
+        (stored,) = store.sessions()
+    assert [call.id for call in stored.calls] == [call.id for call in session.calls]
     # A log that anyone may have sorted as they like goes by time.
     (sorted_,) = gather(_read(path)[0], "usage_log")
     assert [call.id for call in sorted_.calls] == ["msg_2", "msg_0", "msg_1", "msg_3"]
