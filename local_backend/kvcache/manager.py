@@ -370,7 +370,8 @@ class CacheManager:
                 own = self._sole(group, group.table_pages(table))
                 waits = self._copies.concerns(group.spec.name, own)
                 self._copies.cancel(group.spec.name, own)
-            if not waits and group.leave_end(table, sequence.key, sequence.computed):
+            is_open = sequence.computed % group.page_size > 0 and not waits
+            if is_open and group.leave_end(table, sequence.key, sequence.computed):
                 self.events.emit(EventKind.PUBLISH, 1, 0, sequence.name)
             group.close(table)
         sequence.is_live = False

@@ -378,11 +378,10 @@ class RadixCache(PrefixCache):
     def evict(self, count: int) -> int:
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
-        ends: list[Node] = []
-        while len(ends) < count and (end := self._ends.oldest()) is not None:
-            ends.append(end)
-        self._drop(ends)
-        count -= len(ends)
+        ends = self._ends.oldest(count) if self._ends else []
+        if ends:
+            self._drop(ends)
+            count -= len(ends)
         while len(freed) < count:
             node = self._queue.first(self._clock)
             if not isinstance(node, Node):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from itertools import islice
 
 from local_backend.kvcache.compare import branch_key, common_tokens, nearest, within
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra
@@ -80,13 +81,13 @@ class Ends:
                 gone.append(end)
         return gone
 
-    def oldest(self) -> Node | None:
-        """Take out the idle one whose last use is longest ago."""
-        for end in self._idle.values():
+    def oldest(self, count: int) -> list[Node]:
+        """Take out up to as many idle ones, those first whose last use is longest ago."""
+        gone = list(islice(self._idle.values(), count))
+        for end in gone:
             if end.parent is not None:
                 self._take_out(end, end.parent)
-            return end
-        return None
+        return gone
 
     def _take_out(self, end: Node, parent: Node) -> None:
         name = end.first_key(self._step)
