@@ -133,8 +133,9 @@ def test_end_to_end(folder: Path) -> None:
         before["totals"]["cost"]["computed"]
     )
     purposes = {group["key"]: group["totals"]["calls"] for group in after["by_purpose"]}
-    assert purposes == {"main": 6, "subagent": 4, "keep_alive": 1, "compaction": 1}
-    assert document["refreshes"] == 1
+    refreshes = purposes.pop("keep_alive")
+    assert purposes == {"main": 6, "subagent": 4, "compaction": 1}
+    assert document["refreshes"] == refreshes >= 1
     assert document["decisions"]["standalone (cold)"] == 1
     assert {g["key"] for g in before["by_purpose"]} == {"main", "subagent"}
     # Four rounds of tools and an answer before, two scripts and an answer after.
