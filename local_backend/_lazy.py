@@ -20,8 +20,9 @@ def need(module: str, purpose: str, command: str = ALL) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name.split(".")[0]):
+        package = module.split(".")[0]
+        if error.name is None or error.name.split(".")[0] != package:
             raise
         raise MissingPackageError(
-            f"{module!r} is not installed; {purpose} needs it.", f"Run: {command}"
+            f"{package!r} is not installed; {purpose} needs it.", f"Run: {command}"
         ) from error

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LIGHT = (
     "local_backend",
     "local_backend.models",
@@ -41,4 +43,21 @@ def test_without_torch_the_command_is_named(root: Path) -> None:
     assert done.stdout.strip() == (
         "'torch' is not installed; running a model needs it."
         " | Run: pip install 'cacheaudit-local[torch]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("jinja2.sandbox", "jinja2"), ("gguf.quants", "gguf"), ("regex", "regex")],
+)
+def test_what_is_missing_is_named_by_its_package(root: Path, module: str, package: str) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None;"
+        "from local_backend._lazy import need\n"
+        f"try: need({module!r}, 'this')\n"
+        "except Exception as error: print(error.message, '|', error.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
+    assert done.stdout.strip() == (
+        f"'{package}' is not installed; this needs it. | Run: pip install 'cacheaudit[local]'"
     )
