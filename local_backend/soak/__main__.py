@@ -44,8 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(result: Result) -> int:
     for name, count in sorted(result.counts.items()):
         _say(f"  {name.replace('_', ' ')}: {count:,}")
-    for problem in result.problems[:20]:
-        _say(f"  PROBLEM: {problem}")
     if result.problems:
         _say(f"{len(result.problems)} problems")
         return 1

@@ -64,7 +64,7 @@ def draw_lives(seed: int, seconds: float, count: int, users: int, disk: str) -> 
             *("--page-size", str(size), "--pages", str(tokens // size)),
             *("--context-length", str(tokens // 2)),
             *("--max-running", str(draw.choice([2, 4])), "--max-waiting", str(draw.choice([1, 8]))),
-            *("--host-mib", str(draw.choice([0, 1])), "--write-timeout", "5"),
+            *("--host-mib", str(draw.choice([0, 1]))),
         ]
         if draw.random() < 0.7:
             options += ["--disk", disk, "--disk-mib", "4"]

@@ -49,6 +49,7 @@ def soak(lives: Sequence[Life], seed: int, say: Callable[[str], None]) -> Result
 def _live(life: Life, seed: int, notes: Notes, say: Callable[[str], None]) -> int:
     """One life; how many pages its server had."""
     child = Child(life.options)
+    known = len(notes.problems)
     stop, ending = threading.Event(), threading.Event()
     users = [
         User(child.address, f"{seed}-{life.number}-{user}", notes, stop, ending.is_set)
@@ -80,6 +81,8 @@ def _live(life: Life, seed: int, notes: Notes, say: Callable[[str], None]) -> in
         f"life {life.number} ({life.end}, {books.total} pages): {counts['requests']} requests,"
         f" {counts['answers']} answers, {len(notes.problems)} problems so far"
     )
+    for problem in notes.problems[known:]:
+        say(f"  PROBLEM: {problem}")
     return books.total
 
 

@@ -41,9 +41,17 @@ class Child:
             raise SoakError(f"the server did not start: {errors[-500:]}")
 
     def books(self) -> Books:
-        """What ``/metrics`` says now."""
-        with urllib.request.urlopen(f"{self.address}/metrics", timeout=30) as answer:  # noqa: S310
-            return Books(answer.read().decode())
+        """What ``/metrics`` says now.
+
+        Raises:
+            SoakError: It says nothing for a minute.
+        """
+        try:
+            with urllib.request.urlopen(f"{self.address}/metrics", timeout=60) as answer:  # noqa: S310
+                return Books(answer.read().decode())
+        except OSError as error:
+            self.kill()
+            raise SoakError(f"the server does not tell its books: {error}") from error
 
     def settle(self) -> Books:
         """Wait until nothing is asked and no page is in use; the books then, or as they are."""
