@@ -27,7 +27,7 @@ from cacheaudit.agent.writer import STOP, Job, Maker, Writer
 from cacheaudit.model.call import Call
 
 _T = TypeVar("_T")
-_AT_EXIT = 10.0
+_AT_EXIT = 30.0
 _LONGEST_WAIT = 2.0
 
 

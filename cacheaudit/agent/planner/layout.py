@@ -135,6 +135,7 @@ class Texts(msgspec.Struct, frozen=True):
         items: As they were given.
         plain: Each as JSON, without markers and with one plain text as a string.
         marked: Indices of those in which the name of the marker occurs.
+        whole: All of them as one JSON, where the order of keys in them counts.
         reordered: Path of what an earlier request wrote in another key order; empty: nothing.
     """
 
@@ -142,6 +143,7 @@ class Texts(msgspec.Struct, frozen=True):
     plain: list[bytes]
     marked: list[int]
     reordered: str = ""
+    whole: bytes = b""
 
 
 def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
@@ -210,23 +212,31 @@ def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     return next(index for index in range(count) if one[index] != other[index])
 
 
-def _front_texts(items: Any, before: Texts | None) -> Texts:
-    """Write each tool or system block as JSON without markers, unless all were written before."""
+def _front_texts(items: Any, before: Texts | None, *, keys_count: bool = False) -> Texts:
+    """Write each tool or system block as JSON without markers, unless all were written before.
+
+    Args:
+        items: Tools or system prompt as they were given.
+        before: Those of an earlier request.
+        keys_count: Another order of keys makes another text.
+    """
     if isinstance(items, str):
         items = [{"type": "text", "text": items}] if items else []
     if not isinstance(items, list):
         items = []
     count = len(items)
-    is_repeated = before is not None and count == len(before.items) == _repeated(
-        items, before.items
-    )
-    if before is not None and is_repeated and encode(items) == encode(before.items):
+    whole = encode(items) if keys_count else b""
+    if (
+        before is not None
+        and whole == before.whole
+        and count == len(before.items) == _repeated(items, before.items)
+    ):
         return before
     plain = list(map(encode, items))
     marked = [index for index, text in enumerate(plain) if _TOKEN in text]
     for index in marked:
         plain[index] = encode(bare(items[index]))
-    return Texts(items, plain, marked)
+    return Texts(items, plain, marked, whole=whole)
 
 
 class _Pieces:
@@ -274,7 +284,10 @@ def lay_out(
     if facts.text("thinking_retention") == "last_turn":
         previous = None  # thinking leaves the prompt as the conversation goes on
     before = previous.given if previous else (None, None)
-    tools = _Pieces(_front_texts(body.get("tools"), before[0]), previous.tools if previous else [])
+    tools = _Pieces(
+        _front_texts(body.get("tools"), before[0], keys_count=True),
+        previous.tools if previous else [],
+    )
     system = _Pieces(
         _front_texts(body.get("system"), before[1]), previous.system if previous else []
     )

@@ -30,16 +30,26 @@ def reordered(messages: Sequence[Any], said: Sequence[Any], count: int) -> tuple
     Returns:
         Index of the message, and path of the arguments.
     """
-    for index in range(count):
-        content = messages[index].get("content")
-        if content.__class__ is not list:
+    for index, (message, before) in enumerate(zip(messages[:count], said, strict=False)):
+        if (
+            message.get("role") == "user"
+            or (content := message.get("content")).__class__ is not list
+        ):
             continue
         for inner, block in enumerate(content):
-            if block.__class__ is not dict or (given := block.get("input")).__class__ is not dict:
-                continue
-            if len(given) and encode(given) != encode(said[index]["content"][inner]["input"]):
-                return index, f"messages[{index}].content[{inner}].input"
+            given = block.get("input") if block.__class__ is dict else None
+            if given and given.__class__ is dict:
+                other = before["content"][inner]["input"]
+                if list(given) != list(other) or (
+                    _is_deep(given) and encode(given) != encode(other)
+                ):
+                    return index, f"messages[{index}].content[{inner}].input"
     return None
+
+
+def _is_deep(value: dict[str, Any]) -> bool:
+    """Whether there are keys further in, whose order counts too."""
+    return any(item.__class__ is dict or item.__class__ is list for item in value.values())
 
 
 def restored(body: Mapping[str, Any], session: SessionMemory) -> Mapping[str, Any]:

@@ -65,6 +65,22 @@ def test_the_local_server_takes_every_planned_request(items: list[Played], ttl: 
         assert refusal(planned or item.body) is None
 
 
+@settings(max_examples=12)
+@given(sessions(), st.booleans(), st.booleans(), st.booleans())
+def test_nor_does_it_refuse_one_that_was_put_in_order(
+    items: list[Played], stable: bool, inputs: bool, moved: bool
+) -> None:
+    policy = PlanPolicy(stable_tools=stable, stable_inputs=inputs, move_volatile=moved)
+    planner = BreakpointPlanner(policy)
+    for number, item in enumerate(items):
+        raw = json.dumps(item.body)
+        planned = planner.plan(outgoing(item.body, number, item.at))
+        assert json.dumps(item.body) == raw
+        assert refusal(planned or item.body) is None
+        tools = [tool["name"] for tool in (planned or item.body).get("tools", ())]
+        assert sorted(tools) == sorted(tool["name"] for tool in item.body.get("tools", ()))
+
+
 @settings(max_examples=30)
 @given(bodies(), st.booleans())
 def test_it_refuses_nothing_that_it_took_before(body: dict[str, Any], marked: bool) -> None:
