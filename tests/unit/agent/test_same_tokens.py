@@ -22,6 +22,7 @@ from cacheaudit.report.result import Totals
 from tests.unit.agent.servers import KEY, MODEL, loopback
 from tests.unit.agent.teller import Teller
 from tests.unit.agent.test_chains import HAS_THREADS, weather
+from tests.unit.local_backend.server.running import running
 
 ASK: dict[str, Any] = {
     "model": MODEL,
@@ -356,3 +357,42 @@ def test_the_proxy(audit: CacheAudit, tmp_path: Path) -> None:
         for style in (chat, responses, deepseek):
             style(other)
     check(tmp_path, teller.told, audit)
+
+
+# ── the local engine, whose counts come from what it computed and reused ─────────────────────────
+
+
+def test_the_local_engine(make: Callable[..., CacheAudit], tmp_path: Path) -> None:
+    """Its own counters, the audit of the store and the audit of the exported file agree."""
+    audit, http = make(mode="auto"), openai_library()
+    ask = {**ASK, "max_tokens": 2}
+    talk = {"model": MODEL, "max_tokens": 2, "messages": ASK["messages"]}
+    head = {"x-api-key": KEY}  # a cache is its key's own
+    with (
+        running(any_model=True) as engine,
+        anthropic.Anthropic(api_key=KEY, base_url=engine.url, max_retries=0) as own,
+        http.Client(transport=audit.transport(http.HTTPTransport())) as client,
+        audit.session("s"),
+    ):
+        sdk = audit.wrap(own)
+        sdk.messages.create(**ask)
+        read_all(sdk.messages.create(**ask, stream=True))
+        with sdk.messages.stream(**ask) as found:
+            found.get_final_message()
+        client.post(f"{engine.url}/v1/messages", json=ask, headers=head).raise_for_status()
+        client.post(f"{engine.url}/v1/chat/completions", json=talk).raise_for_status()
+        told = Counter(
+            {
+                name: engine.metric("usage_tokens_total", kind=kind)
+                for name, kind in (
+                    ("fresh", "uncached"),
+                    ("read", "read"),
+                    ("output", "output"),
+                    ("5m", "written_5m"),
+                    ("1h", "written_1h"),
+                )
+            }
+        )
+    told["calls"] = 5
+    assert told["read"] == 3 * told["5m"] > 0
+    check(tmp_path, told, audit)
