@@ -124,6 +124,8 @@ def take_address(settings: Settings) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((settings.host, settings.port))
+        # Two sockets may be bound to one port until one of them listens.
+        found.listen(_BACKLOG)
     except OSError as error:
         found.close()
         raise AddressError(

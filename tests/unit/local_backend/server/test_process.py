@@ -17,7 +17,8 @@ import httpx2
 import pytest
 
 from local_backend.errors import UnknownModelError
-from local_backend.server.launch import load_model
+from local_backend.server.errors import AddressError
+from local_backend.server.launch import load_model, take_address
 from local_backend.server.options import KEYS, parse_options
 from local_backend.server.settings import Settings
 from tests.unit.local_backend.server.running import filled
@@ -110,6 +111,14 @@ def test_a_port_that_is_taken(root: Path) -> None:
     assert (code, out) == (2, "")
     assert "cannot listen on 127.0.0.1" in errors
     assert "--port" in errors
+
+
+def test_of_two_that_start_at_once_one_has_the_port() -> None:
+    """The second is told before it has loaded anything, though neither answers yet."""
+    with take_address(Settings(port=0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(AddressError, match=f"cannot listen on 127.0.0.1, port {port}"):
+            take_address(Settings(port=port))
 
 
 def test_what_is_missing_is_named_with_its_command(root: Path) -> None:
