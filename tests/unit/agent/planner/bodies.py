@@ -113,7 +113,7 @@ def bodies(draw: st.DrawFn, *, marked: bool = False) -> dict[str, Any]:
     )
     if system is not None:
         body["system"] = system
-    if draw(st.booleans()):
+    if listed and draw(st.booleans()):
         body["tool_choice"] = draw(st.sampled_from([{"type": "auto"}, {"type": "any"}]))
     if draw(st.booleans()):
         body["thinking"] = {"type": "enabled", "budget_tokens": 2_000}
@@ -206,7 +206,7 @@ def _change(draw: st.DrawFn, body: dict[str, Any], kind: str, number: int, *, sm
     elif kind == "tools":
         tool = {"name": f"new{number}", "description": "x", "input_schema": {"type": "object"}}
         body["tools"] = [tool, *body.get("tools", ())]
-    elif kind == "choice":
+    elif kind == "choice" and body.get("tools"):
         body["tool_choice"] = {"type": draw(st.sampled_from(["any", "auto"]))}
     elif kind == "rewind" and len(said) > 2:
         del said[-2:]
