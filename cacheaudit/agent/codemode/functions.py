@@ -178,9 +178,10 @@ class Functions:
         if raw.failed is not None:
             raise _exception(raw)
         value = _value(raw.value)
-        size = len(value) if isinstance(value, str) else 0
+        size = len(value) if isinstance(value, str | bytes) else 0
         if size > self._limits.result_bytes:
-            raise ValueError(f"{tool.name} returned {size} characters, too many for a script")
+            unit = "bytes" if isinstance(value, bytes) else "characters"
+            raise ValueError(f"{tool.name} returned {size} {unit}, too many for a script")
         if output is not None and output.is_error:
             raise RuntimeError(f"{tool.name}: {output.text}")
         return value
@@ -210,6 +211,9 @@ class Functions:
         return f"{signature}\n{tool.description}\narguments: {schema}"
 
     def _excerpt(self, value: str, max_tokens: int = 500) -> str:
+        # It is cut in this program, whose memory the sandbox does not limit.
+        if len(value) > self._limits.result_bytes:
+            raise ValueError(f"excerpt(): {len(value)} characters are too many at once")
         most = max(1, min(max_tokens, _MOST_EXCERPT))
         count = self._directory.outputs.count
         return value if count(value) <= most else excerpt(value, most, count).text

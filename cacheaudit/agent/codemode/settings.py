@@ -18,7 +18,7 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
         calls: Calls of tools.
         helper_calls: Calls of ``text()`` and the other helpers.
         output_bytes: Output that is kept, UTF-8; what a script prints beyond ends it.
-        result_bytes: Most that one tool may hand to a script.
+        result_bytes: Most that one tool may hand to a script, and a script to ``excerpt()``.
         value_bytes: Most that one ``store()`` may keep, as JSON.
         values_bytes: Most that all of them may keep.
         script_chars: Length of a script.

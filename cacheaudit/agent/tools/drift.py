@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from cacheaudit._typing import override
 
 # Markers are no part of the prompt.
 _APART = frozenset({"cache_control"})
+# Name, and how many of that name come before it.
+_Key = tuple[str, int]
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -34,24 +37,34 @@ class Drift(msgspec.Struct, frozen=True):
 
 def compare(before: Sequence[Any], after: Sequence[Any]) -> list[Drift]:
     """Compare two lists of declarations; the first difference in the order of the list is first."""
-    old = {_name(tool): tool for tool in before}
-    new = {_name(tool): tool for tool in after}
-    found = [Drift(name, "tools", "removed") for name in old if name not in new]
-    common: list[str] = []
-    for name, tool in new.items():
-        if name not in old:
-            found.append(Drift(name, "tools", "added"))
+    old, new = _keyed(before), _keyed(after)
+    found = [(key, Drift(key[0], "tools", "removed")) for key in old if key not in new]
+    common: list[_Key] = []
+    for key, tool in new.items():
+        if key not in old:
+            found.append((key, Drift(key[0], "tools", "added")))
             continue
-        common.append(name)
-        found += [Drift(name, field, "changed") for field in fields(old[name], tool)]
-    order = [name for name in old if name in new]
+        common.append(key)
+        found += [(key, Drift(key[0], field, "changed")) for field in fields(old[key], tool)]
+    order = [key for key in old if key in new]
     found += [
-        Drift(name, "tools", "moved")
-        for name, other in zip(common, order, strict=True)
-        if name != other
+        (key, Drift(key[0], "tools", "moved"))
+        for key, other in zip(common, order, strict=True)
+        if key != other
     ]
-    places = {name: place for place, name in enumerate(dict.fromkeys([*old, *new]))}
-    return sorted(found, key=lambda item: places[item.tool])
+    places = {key: place for place, key in enumerate(dict.fromkeys([*old, *new]))}
+    return [drift for _, drift in sorted(found, key=lambda item: places[item[0]])]
+
+
+def _keyed(tools: Sequence[Any]) -> dict[_Key, Any]:
+    """Tell tools of one name apart: a tool that is declared twice is one more declaration."""
+    seen: Counter[str] = Counter()
+    made: dict[_Key, Any] = {}
+    for tool in tools:
+        name = _name(tool)
+        made[name, seen[name]] = tool
+        seen[name] += 1
+    return made
 
 
 def fields(before: Any, after: Any, path: str = "") -> list[str]:

@@ -17,6 +17,7 @@ K1: Final = 1.2
 B: Final = 0.75
 NAME_WEIGHT: Final = 3
 _FEWEST: Final = 4
+_LONGEST_QUERY: Final = 2_000
 _MOST_ALIKE: Final = 8
 _ALIKE: Final = 0.5
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -90,7 +91,8 @@ class ToolIndex:
         """Rank tools.
 
         Args:
-            query: Words, or the name of a tool.
+            query: Words, or the name of a tool; words behind its first 2,000 characters do not
+                count, since scripts can write queries of any length.
             limit: Most to return.
 
         Returns:
@@ -98,7 +100,7 @@ class ToolIndex:
             the query comes first in any case.
         """
         scores: dict[str, float] = {}
-        for term, weight in self._weighed(dict.fromkeys(words(query))):
+        for term, weight in self._weighed(dict.fromkeys(words(query[:_LONGEST_QUERY]))):
             self._score(term, weight, scores)
         exact = query.strip()
         if exact in self._terms:

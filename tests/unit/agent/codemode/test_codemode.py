@@ -173,6 +173,25 @@ def test_values_have_limits() -> None:
         assert code.run("store('a', 'y' * 90)\nlen(load('a'))").shown.text == "90"
 
 
+def test_what_a_tool_returns_has_a_limit() -> None:
+    def long(size: int) -> str:
+        """Return a long text."""
+        return "x" * size
+
+    def raw(size: int) -> bytes:
+        """Return many bytes."""
+        return b"x" * size
+
+    directory, code = code_mode(long, raw, result_bytes=1_000)
+    with directory:
+        assert code.run("len(await long(1_000))").shown.text == "1000"
+        assert code.run("len(await raw(1_000))").shown.text == "1000"
+        told = code.run("await long(1_001)").shown.text
+        assert "ValueError: long returned 1001 characters, too many for a script\n" in told
+        told = code.run("await raw(1_001)").shown.text
+        assert "ValueError: raw returned 1001 bytes, too many for a script\n" in told
+
+
 def test_tools_are_found_and_described_in_a_script(code: CodeMode) -> None:
     found = json.loads(code.run("search_tools('a record')").shown.text)
     assert found[0] == {"name": "read", "function": "read", "description": "Read a record."}

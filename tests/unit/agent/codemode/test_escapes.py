@@ -38,6 +38,7 @@ def code(counted: Counted) -> Iterator[CodeMode]:
         calls=200,
         helper_calls=2_000,
         output_bytes=1 << 20,
+        result_bytes=1 << 20,
     )
     with directory:
         yield made
@@ -89,6 +90,19 @@ ESCAPES = [
     ("raise KeyboardInterrupt", "failed", ""),
     ("a = []\na.append(a)\nawait quick(a)", None, ""),
     ("a = []\nfor n in range(10_000): a = [a]\ntext(a)", None, ""),
+    ("import asyncio\nawait asyncio.open_connection('127.0.0.1', 80)", None, "open_connection"),
+    ("import asyncio\nasyncio.create_subprocess_exec('id')", None, "create_subprocess_exec"),
+    ("open('/proc/self/environ').read()", None, "PermissionError"),
+    ("import re\nre.search(r'(a*)*\\1b', 'a' * 5_000)", "failed", "backtracking"),
+    ("import re\nre.compile('(' * 5_000 + ')' * 5_000)", "failed", "too deeply nested"),
+    ("import re\nre.compile('(((a{1000}){1000}){1000})')", "failed", "PatternError"),
+    ("x = '%1000000000d' % 1", "failed", "MemoryError"),
+    ("x = 1 << (1 << 40)", "failed", "MemoryError"),
+    ("import itertools\nx = list(itertools.repeat(1))", "failed", "MemoryError"),
+    ("import asyncio\nwhile True: await asyncio.sleep(0)", "failed", "RuntimeError"),
+    ("raise ValueError('x' * 20_000_000)", "failed", "ValueError"),
+    ("excerpt('a\\n' * 1_000_000)", "failed", "excerpt(): 2000000 characters are too many"),
+    ("search_tools('ab ' * 5_000_000)\n1 / 0", "failed", "ZeroDivisionError"),
     ("text('\\ud800' * 3)\n1 / 0", "failed", "ZeroDivisionError"),
 ]
 

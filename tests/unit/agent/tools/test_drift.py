@@ -51,6 +51,12 @@ def changed(**fields: Any) -> list[dict[str, Any]]:
         (changed(**{"2__max_uses": 3.0}), ["'web_search_20260209': max_uses changed"]),
         (TOOLS[:2], ["'web_search_20260209': tools removed"]),
         ([*TOOLS, {"name": "c"}], ["'c': tools added"]),
+        ([*TOOLS, TOOLS[0]], ["'a': tools added"]),
+        ([TOOLS[0], *TOOLS], ["'a': tools added"]),
+        (
+            [*TOOLS[:2], {**TOOLS[0], "description": "other"}, TOOLS[2]],
+            ["'a': tools added"],
+        ),
         ([TOOLS[1], TOOLS[0], TOOLS[2]], ["'a': tools moved", "'b': tools moved"]),
         (
             [dict(reversed(TOOLS[0].items())), *TOOLS[1:]],
@@ -70,10 +76,9 @@ JSON = st.recursive(
     ),
     max_leaves=6,
 )
-LISTS = st.lists(
+LISTS: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
     st.builds(dict, name=st.sampled_from("uvw"), input_schema=JSON),
     max_size=3,
-    unique_by=lambda tool: tool["name"],
 )
 
 

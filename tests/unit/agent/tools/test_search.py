@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_name_comes_first() -> None:
     index.add(plain_tool("run", "run run run"))
     index.add(plain_tool("run_test_log", "other"))
     assert index.search("run_test_log", 1)[0][0] == "run_test_log"
+
+
+def test_a_query_of_any_length_takes_little_memory() -> None:
+    index = ToolIndex()
+    index.add(plain_tool("mail_send"))
+    index.add(plain_tool("log_read"))
+    query = "mail " + "ab " * 1_000_000 + "log"
+    tracemalloc.start()
+    try:
+        found = index.search(query, 5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [name for name, _ in found] == ["mail_send"]
+    assert peak < 2 * len(query)
 
 
 def test_words_that_begin_alike_are_found_where_a_word_is_unknown() -> None:
