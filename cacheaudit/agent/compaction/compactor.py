@@ -118,7 +118,7 @@ class Compactor:
 
         Args:
             path: What it is called.
-            text: Its text, or a function that reads it.
+            text: Its text, or a function that reads it. Where that raises, its place says so.
         """
         self._files[path] = text
 
@@ -218,7 +218,7 @@ class Compactor:
         pins = [Pin(name, text) for name, text in self._pins.items()]
         pins += self._pinned_results(found)
         files = [
-            OpenFile(path, text if isinstance(text, str) else text())
+            OpenFile(path, text if isinstance(text, str) else _present(text))
             for path, text in self._files.items()
         ]
         return kept_beside(found, pins, files, self._settings.longest_words, original)
@@ -383,6 +383,14 @@ def _heard_by(track: Track) -> Callable[[Call], None]:
             mine.heard(call)
 
     return hear
+
+
+def _present(read: Callable[[], str]) -> str:
+    """Read a file as it is now; one that is gone must not end the conversation."""
+    try:
+        return read()
+    except Exception as error:  # whatever a caller's function raises
+        return f"(could not be read: {type(error).__name__})"
 
 
 def _failed(outcome: Outcome, reason: str) -> Outcome:

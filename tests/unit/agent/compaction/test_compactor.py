@@ -140,6 +140,17 @@ def test_a_tool_call_is_answered_and_the_summary_asked_for_again(tmp_path: Path)
     assert faults(made["messages"]) == []
 
 
+def test_an_open_file_that_is_gone_does_not_end_the_conversation(tmp_path: Path) -> None:
+    compactor = make(tmp_path, Script(summary()))
+    compactor.open_file("gone.py", (tmp_path / "gone.py").read_text)
+    compactor.open_file("here.py", "x = 1")
+    made = compactor.prepare(warmed(compactor))
+    assert compactor.outcome is not None
+    assert compactor.outcome.compacted
+    files = {file.path: file.text for file in carried(made["messages"]).kept.files}
+    assert files == {"gone.py": "(could not be read: FileNotFoundError)", "here.py": "x = 1"}
+
+
 def test_a_store_that_is_full_leaves_the_history_as_it_was(tmp_path: Path) -> None:
     script = Script(summary())
     compactor = Compactor(
