@@ -14,7 +14,7 @@ import msgspec
 
 from cacheaudit.agent.compaction.answer import Refused, read_compaction, read_summary
 from cacheaudit.agent.compaction.clearing import Batch, batch, clear
-from cacheaudit.agent.compaction.decide import Decision, decide, occasion
+from cacheaudit.agent.compaction.decide import FORCED, Decision, decide, occasion
 from cacheaudit.agent.compaction.economy import CardOf
 from cacheaudit.agent.compaction.history import Block, Message, blocks_of, faults
 from cacheaudit.agent.compaction.kept import Kept, OpenFile, Pin
@@ -40,6 +40,7 @@ from cacheaudit.pricing.book import PriceBook
 from cacheaudit.pricing.card import RateCard
 
 _UNKEPT: Final = "not-kept-yet"
+_LONGEST_REST: Final = 32
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -97,6 +98,8 @@ class Compactor:
         self._places_markers = audit is not None and audit.mode == "auto"
         self._track = Track(self._settings, places_markers=self._places_markers)
         self._sent_at: float | None = None
+        self._failures = 0
+        self._rest = 0
         self.outcome: Outcome | None = None
         if audit is not None:
             audit.learners.append(_heard_by(self._track))
@@ -199,6 +202,11 @@ class Compactor:
         why = occasion(size, self._settings, warm=warm, idle=idle, manual=manual)
         if why == "none":
             made = Decision(action="keep", reason="no_occasion", occasion=why)
+            return _Plan(body, made, NOTHING, Kept(), None, warm)
+        if self._rest and why not in FORCED:
+            self._rest -= 1
+            made = Decision(action="keep", reason="failed_before", occasion=why)
+            note_decision(self._audit, made)
             return _Plan(body, made, NOTHING, Kept(), None, warm)
         found = parts(body["messages"], self._settings.keep_recent)
         kept = self._kept(found, _UNKEPT)
@@ -368,10 +376,19 @@ class Compactor:
         self.outcome, messages = found
         note_outcome(self._audit, self.outcome, self._cards(request, self._now())[0])
         self._sent_at = self._now()
+        self._learn(self.outcome)
         if messages is None:
             return dict(request)
         self._track.compacted()
         return {**request, "messages": messages}
+
+    def _learn(self, outcome: Outcome) -> None:
+        """Let more and more questions pass after repeated failures, which may each have cost."""
+        if outcome.compacted:
+            self._failures = self._rest = 0
+        elif outcome.failure is not None:
+            self._failures += 1
+            self._rest = min(2 ** min(self._failures, 10) - 2, _LONGEST_REST)
 
 
 def _heard_by(track: Track) -> Callable[[Call], None]:

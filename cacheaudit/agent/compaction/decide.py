@@ -20,7 +20,7 @@ from cacheaudit.agent.compaction.settings import Compaction, Mode, When
 
 Occasion = When | Literal["window", "manual", "none"]
 # Nobody weighs these against going on: it is not possible, or somebody has decided already.
-_FORCED: Final = frozenset({"window", "manual"})
+FORCED: Final = frozenset({"window", "manual"})
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         action: ``keep``, or how to compact.
         reason: Why, in one word: ``worth_it``, ``not_worth_it``, ``window``, ``manual``,
-            ``no_occasion``, ``nothing_older``, ``too_small``, ``price_unknown``.
+            ``no_occasion``, ``nothing_older``, ``too_small``, ``price_unknown``,
+            ``failed_before``.
         occasion: What made it a question.
         keep: Price of going on as it is; ``None``: not known.
         best: Price of the cheapest way to compact; ``None``: not known, or there is none.
@@ -116,7 +117,7 @@ def decide(
     """
     if why == "none":
         return Decision(action="keep", reason="no_occasion", occasion=why, shape=shape)
-    modes = list(_possible(shape, settings, is_forced=why in _FORCED))
+    modes = list(_possible(shape, settings, is_forced=why in FORCED))
     if not modes:
         reason = "nothing_older" if shape.older == 0 else "too_small"
         return Decision(action="keep", reason=reason, occasion=why, shape=shape)
@@ -124,7 +125,7 @@ def decide(
         keep = priced("keep", shape, card_of)
         options = tuple(priced(mode, shape, card_of) for mode in modes)
     except NoPrice:
-        forced = why in _FORCED
+        forced = why in FORCED
         return Decision(
             action=modes[0] if forced else "keep",
             reason=why if forced else "price_unknown",
@@ -143,7 +144,7 @@ def decide(
         shape=shape,
         currency=currency,
     )
-    if why in _FORCED:
+    if why in FORCED:
         return made
     if keep.total - best.total < settings.min_savings:
         return msgspec.structs.replace(made, action="keep", reason="not_worth_it")

@@ -140,6 +140,28 @@ def test_a_tool_call_is_answered_and_the_summary_asked_for_again(tmp_path: Path)
     assert faults(made["messages"]) == []
 
 
+def test_what_fails_again_and_again_is_tried_less_and_less(tmp_path: Path) -> None:
+    script = Script(*[summary(stop_reason="max_tokens")] * 6)
+    compactor = make(tmp_path, script)
+    request = warmed(compactor)
+    asked = []
+    for number in range(26):
+        compactor.prepare(request)
+        assert compactor.outcome is not None
+        if compactor.outcome.failure == "cut_off":
+            asked.append(number)
+        else:
+            assert compactor.outcome.decision.reason == "failed_before"
+    assert asked == [0, 1, 4, 11]
+    # Where somebody asks for it, it is tried at once; a success forgets the failures.
+    compactor.compact(request)
+    assert compactor.outcome.failure == "cut_off"
+    script.answer = lambda *_: summary()  # type: ignore[method-assign]
+    assert compactor.compact(request)["messages"] != request["messages"]
+    request = warmed(compactor)
+    assert compactor.prepare(request)["messages"] != request["messages"]
+
+
 def test_an_open_file_that_is_gone_does_not_end_the_conversation(tmp_path: Path) -> None:
     compactor = make(tmp_path, Script(summary()))
     compactor.open_file("gone.py", (tmp_path / "gone.py").read_text)
