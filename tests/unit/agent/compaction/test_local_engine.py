@@ -20,6 +20,7 @@ from tests.unit.local_backend.server.running import Running, running
 MARK = {"type": "ephemeral"}
 START = 1_795_996_800.0
 SYSTEM = "Work carefully. " * 60
+COLUMNS = [("prefix", True), ("prefix", False), ("standalone", True)]
 SUMMARY = "## Goal\nThe parser works.\n## Next steps\nRun the tests."
 
 
@@ -68,9 +69,9 @@ def parts(call: Any) -> tuple[int, int, int]:
     ],
 )
 def test_three_stages(
-    engine: Running, tmp_path: Path, mode: Mode, is_warm: bool, planner: bool
+    engine: Running, tmp_path: Path, root: Path, mode: Mode, is_warm: bool, planner: bool
 ) -> None:
-    """With the markers of the loop itself, and with those of the planner."""
+    """With the markers of the loop itself, as the guide tells it, and with the planner's."""
     clock = FixedClock(START)
     engine.call("/admin/clock", {"advance_s": 4_000})
     run = f"{mode}-{is_warm}-{planner}"
@@ -126,3 +127,15 @@ def test_three_stages(
     shape = compactor.outcome.decision.best
     assert shape is not None
     assert shape.size == pytest.approx(sum(after), rel=0.2)
+    if not planner:
+        told = _told(root, COLUMNS.index((mode, is_warm)))
+        measured = (before, summary, after, later)
+        assert told == [" / ".join(f"{part:,}" for part in call) for call in measured]
+
+
+def _told(root: Path, column: int) -> list[str]:
+    """Read one column of the guide's table."""
+    guide = (root / "docs/guide/compaction.md").read_text(encoding="utf-8")
+    _, _, table = guide.partition("| request | `prefix`, warm")
+    rows = table.split("\n\n")[0].splitlines()[2:]
+    return [row.split("|")[column + 2].strip() for row in rows]
