@@ -22,6 +22,7 @@ from cacheaudit.agent.outputs.excerpt import excerpt
 from cacheaudit.agent.outputs.reading import OutputReader
 from cacheaudit.agent.tools.call_tool import Raw, as_output, plain
 from cacheaudit.agent.tools.tool import Tool, encoded
+from cacheaudit.errors import OutputError
 
 if TYPE_CHECKING:
     from cacheaudit.agent.tools.directory import ToolDirectory
@@ -30,6 +31,9 @@ _RECORDED: Final = 200
 _PREVIEW: Final = 200
 _MOST_FOUND: Final = 50
 _MOST_EXCERPT: Final = 10_000
+# Seconds of one search.
+_SHORTEST_SEARCH: Final = 0.1
+_LONGEST_SEARCH: Final = 5.0
 
 
 class NestedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,11 +134,20 @@ class Functions:
             keep = outputs.store.put
             helpers["save_output"] = lambda value: keep(str(value)).handle
             helpers["read_output"] = reader.read_output
-            helpers["search_output"] = reader.search_output
+            helpers["search_output"] = self._search_output
         helpers["time.sleep"] = lambda seconds: time.sleep(self._bounded(seconds))
         helpers["asyncio.sleep"] = self._sleep
         made = {name: self._helper(function) for name, function in helpers.items()}
         return {**{name: self._function(tool) for name, tool in self.tools.items()}, **made}
+
+    def _search_output(self, handle: str, pattern: str, limit: int = 50) -> str:
+        """Search with what is left of the script's time, less what it needs to say so."""
+        outputs = self._directory.outputs
+        if outputs.store is None:
+            raise OutputError("There is no store of outputs.")
+        left = max(_SHORTEST_SEARCH, min(_LONGEST_SEARCH, (self._end - time.monotonic()) * 0.8))
+        reader = OutputReader(outputs.store, outputs.budget, outputs.count, patience=left)
+        return reader.search_output(handle, pattern, limit)
 
     def _bounded(self, seconds: float) -> float:
         """Refuse a sleep that would outlast the script's time; waiting for it would be in vain."""

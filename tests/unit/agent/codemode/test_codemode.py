@@ -17,8 +17,10 @@ from cacheaudit import CodeLimits, ToolDirectory, ToolOutput
 from cacheaudit._lazy import need
 from cacheaudit.agent.codemode import sandbox
 from cacheaudit.agent.codemode.codemode import CodeMode
+from cacheaudit.agent.codemode.functions import Functions
+from cacheaudit.agent.codemode.values import Values
 from cacheaudit.agent.tools.runner import tool_runner
-from cacheaudit.errors import ConfigError, MissingExtraError
+from cacheaudit.errors import ConfigError, MissingExtraError, OutputError
 from tests.unit.agent.codemode.scripts import Counted, code_mode
 from tests.unit.agent.servers import KEY, MODEL, Reply, Script, loopback, message
 from tests.unit.agent.tools.sample import log_query, plain_tool, use
@@ -218,6 +220,18 @@ def test_full_texts_are_kept_outside(code: CodeMode) -> None:
         handle,
     ]
     assert "no handle" in code.run("read_output('../../etc/passwd')").shown.text
+
+
+def test_a_search_takes_no_longer_than_the_script_may(tmp_path: Path) -> None:
+    directory, _ = code_mode(folder=tmp_path)
+    limits, loop = CodeLimits(seconds=0.5), asyncio.new_event_loop()
+    with directory:
+        assert directory.outputs.store is not None
+        handle = directory.outputs.store.put("a" * 64 + "!").handle
+        search = Functions(directory, limits, Values(limits), loop).all()["search_output"]
+        with pytest.raises(OutputError, match=r"longer than 0\.[1-4]"):
+            search((handle, "(a+)+$"), {})
+    loop.close()
 
 
 def test_without_a_store_its_helpers_are_not_there() -> None:
