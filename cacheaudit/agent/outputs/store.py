@@ -106,12 +106,22 @@ class OutputStore:
         try:
             if not self._is_sound(path, handle):
                 self._write(path, data)
-            _touch(path, now)
             with self._lock():
+                self._settle(path, handle, data, now)
                 self._make_room(now, keep=handle)
         except OSError as error:
             raise _broken("write an output", error) from error
         return Stored(handle, len(data), now)
+
+    def _settle(self, path: Path, handle: str, data: bytes, now: float) -> None:
+        """Mark an output as used now; another process may just have removed it."""
+        if not self._is_sound(path, handle):
+            self._write(path, data)
+        try:
+            _touch(path, now)
+        except FileNotFoundError:  # it had expired
+            self._write(path, data)
+            _touch(path, now)
 
     @contextlib.contextmanager
     def open(self, handle: str) -> Iterator[IO[str]]:

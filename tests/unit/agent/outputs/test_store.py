@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -158,8 +160,27 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         OutputStore(tmp_path / "file" / "store")
 
 
+def test_what_another_process_removes_while_it_is_kept_again_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = OutputStore(tmp_path), OutputStore(tmp_path)
+    handle = store.put("kept twice").handle
+    lock = store._lock
+
+    @contextlib.contextmanager
+    def late() -> Iterator[None]:
+        with lock():
+            other.remove(handle)
+            yield
+
+    monkeypatch.setattr(store, "_lock", late)
+    assert store.put("kept twice").handle == handle
+    assert store.text(handle) == "kept twice"
+
+
 WRITER = """
 import sys
+from collections.abc import Iterator
 from cacheaudit.agent.outputs.store import OutputStore
 store = OutputStore(sys.argv[1], quota=100_000)
 for number in range(150):
