@@ -15,6 +15,7 @@ import msgspec
 
 from cacheaudit.model.call import Call
 from cacheaudit.pricing.book import PriceBook
+from cacheaudit.simulate.betas import betas_of
 from cacheaudit.simulate.bill import Saving
 from cacheaudit.simulate.build import rules_of
 from cacheaudit.simulate.edit import Edit
@@ -38,7 +39,6 @@ _PARAMETERS: Final = {
     "effort": ("effort",),
     "speed": ("speed",),
 }
-_BETAS: Final = ("anthropic_beta", "betas")
 _Setting = dict[str, str]
 
 
@@ -177,7 +177,7 @@ def _about_requests(calls: Sequence[Call]) -> Iterator[str]:
         yield "images"
     if any(name.endswith("_tool_result") for name in kinds):
         yield "server_tools"
-    if len({str([call.extra.get(name) for name in _BETAS]) for call in calls}) > 1:
+    if len({frozenset(betas_of(call) or ()) for call in calls}) > 1:
         yield "beta_headers"
 
 

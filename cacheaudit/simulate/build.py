@@ -15,6 +15,7 @@ from cacheaudit.model.call import Call, Session
 from cacheaudit.model.prompt import ContentBlock, Parameter, Prompt, chain
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.facts import Rules, rules
+from cacheaudit.simulate.betas import betas_of
 from cacheaudit.simulate.request import Field, Mark, SimRequest, Sums, is_sketch, known_prefix
 from cacheaudit.simulate.switches import Switches
 
@@ -349,8 +350,8 @@ def _variant(call: Call, prompt: Prompt, facts: Rules, switches: Switches) -> st
         if switches.choice(name, facts.text(f"drops.{name}") or "") == "tools":
             parts += [f"{p.name}={p.value!r}" for p in prompt.parameters if p.name in about]
     if switches.choice("beta_headers", facts.text("drops.beta_headers") or "") == "tools":
-        headers = call.extra.get("anthropic_beta") or call.extra.get("betas")
-        parts += [f"betas={sorted(headers)}"] if isinstance(headers, list) else []
+        features = betas_of(call)
+        parts += [] if features is None else [f"betas={sorted(set(features))}"]
     return ";".join(parts)
 
 

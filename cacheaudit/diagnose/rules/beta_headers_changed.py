@@ -16,13 +16,13 @@ from cacheaudit.diagnose.wording import (
     reason_lines,
     shortfall,
 )
-from cacheaudit.model.call import Call, Session
+from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix
+from cacheaudit.simulate.betas import betas_of
 from cacheaudit.simulate.edit import Edit
 from cacheaudit.simulate.edits.steady_betas import SteadyBetas
 
 _RANK = 13
-_FIELDS = ("anthropic-beta", "anthropic_beta", "betas")
 
 
 class BetaHeadersChanged(Rule):
@@ -89,24 +89,14 @@ class BetaHeadersChanged(Rule):
             if event.timing.state == "over" and not event.timing.contradicted:
                 continue
             before, now = betas_of(event.previous), betas_of(event.call)
-            if before is not None and now is not None and before != now:
-                yield _draft(event, len(now - before), len(before - now))
+            if before is not None and now is not None and set(before) != set(now):
+                more, fewer = set(now) - set(before), set(before) - set(now)
+                yield _draft(event, len(more), len(fewer))
 
     @override
     def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
         """See :meth:`Rule.fix_edit`."""
         return SteadyBetas()
-
-
-def betas_of(call: Call) -> frozenset[str] | None:
-    """Return the beta features that a call asked for; ``None`` where that was not recorded."""
-    for name in _FIELDS:
-        value = call.extra.get(name)
-        if isinstance(value, str):
-            value = value.split(",")
-        if isinstance(value, list):
-            return frozenset(str(item).strip() for item in value)
-    return None
 
 
 def _draft(event: Event, more: int, fewer: int) -> Draft:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from cacheaudit.model.call import Call
+from cacheaudit.simulate.betas import betas_of, with_betas
 from cacheaudit.simulate.edit import PARAMETERS, Settings
 from cacheaudit.simulate.edits._rewrite import need_change, replace
-
-_FIELDS = ("anthropic_beta", "betas")
 
 
 class SteadyBetas(Settings, frozen=True, kw_only=True):
@@ -21,25 +20,17 @@ class SteadyBetas(Settings, frozen=True, kw_only=True):
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
         """Join the features of each lane."""
-        asked: dict[str, dict[str, dict[str, None]]] = {}
+        asked: dict[str, dict[str, None]] = {}
         for call in calls:
-            for name, features in _features(call).items():
-                known = asked.setdefault(call.lane, {}).setdefault(name, {})
-                known.update(dict.fromkeys(features))
-        changed = [self._one(call, asked.get(call.lane, {})) for call in calls]
+            asked.setdefault(call.lane, {}).update(dict.fromkeys(betas_of(call) or ()))
+        changed = [self._one(call, tuple(asked[call.lane])) for call in calls]
         return need_change(calls, changed, "steady-betas: the beta header never changes.")
 
-    def _one(self, call: Call, asked: dict[str, dict[str, None]]) -> Call:
-        mine = _features(call)
-        wanted: dict[str, Any] = {name: list(asked[name]) for name in mine}
-        if wanted == mine or not self.concerns(call):
+    def _one(self, call: Call, wanted: tuple[str, ...]) -> Call:
+        mine = betas_of(call)
+        if mine is None or set(mine) == set(wanted) or not self.concerns(call):
             return call
-        return replace(call, extra={**call.extra, **wanted})
-
-
-def _features(call: Call) -> dict[str, list[Any]]:
-    """Return what a call's record says of its header."""
-    return {name: value for name in _FIELDS if isinstance(value := call.extra.get(name), list)}
+        return replace(call, extra=with_betas(call, wanted))
 
 
 EDIT = SteadyBetas

@@ -178,13 +178,29 @@ def test_a_first_picture_is_an_append_unless_switched() -> None:
     assert predicted(run(calls, switches=Switches(images="messages")), 1) == 2_000
 
 
-def test_beta_headers_are_told_apart_where_switched() -> None:
+@pytest.mark.parametrize(
+    ("field", "first", "second"),
+    [
+        ("anthropic_beta", ["x"], ["y"]),
+        ("betas", ["x"], ["x", "y"]),
+        ("anthropic-beta", "x", "x,y"),
+    ],
+)
+def test_beta_headers_are_told_apart_where_switched(field: str, first: Any, second: Any) -> None:
     calls = [
-        call(str(n), body("q"), at=60.0 * n, sizes=[2_000, 1_000], extra={"anthropic_beta": [beta]})
-        for n, beta in enumerate(("x", "y"))
+        call(str(n), body("q"), at=60.0 * n, sizes=[2_000, 1_000], extra={field: betas})
+        for n, betas in enumerate((first, second))
     ]
     assert predicted(run(calls), 1) == 3_000
     assert predicted(run(calls, switches=Switches(beta_headers="tools")), 1) == 0
+
+
+def test_the_same_beta_features_in_another_order_are_the_same() -> None:
+    calls = [
+        call(str(n), body("q"), at=60.0 * n, sizes=[2_000, 1_000], extra={"anthropic-beta": betas})
+        for n, betas in enumerate(("x,y", "y, x"))
+    ]
+    assert predicted(run(calls, switches=Switches(beta_headers="tools")), 1) == 3_000
 
 
 def thought(text: str, *, tool: bool = False) -> dict[str, Any]:

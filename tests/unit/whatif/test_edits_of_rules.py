@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from cacheaudit.diagnose.examples import Script
@@ -53,6 +54,19 @@ def test_one_set_of_features_for_all_requests() -> None:
     same = edited(session, "steady-betas")
     assert reads(same, beta_headers="tools") == [0, FRONT + 3 * TEXT]
     assert {tuple(call.extra["betas"]) for call in same} == {("a-2026-01-01", "b-2026-02-02")}
+
+
+def test_one_set_of_features_in_headers_as_they_are_recorded() -> None:
+    session = bad("beta-headers-changed")
+    calls = tuple(
+        msgspec.structs.replace(call, extra={"anthropic-beta": ",".join(call.extra["betas"])})
+        for call in session.calls
+    )
+    session = msgspec.structs.replace(session, calls=calls)
+    assert reads(session, beta_headers="tools") == [0, 0]
+    same = edited(session, "steady-betas")
+    assert reads(same, beta_headers="tools") == [0, FRONT + 3 * TEXT]
+    assert {call.extra["anthropic-beta"] for call in same} == {"a-2026-01-01,b-2026-02-02"}
 
 
 def test_what_was_cleared_is_carried_on() -> None:
