@@ -36,7 +36,6 @@ def engine() -> Iterator[Running]:
 
 
 def plan(api: Any = "messages", run: str = "r") -> Probe:
-    # Random weights spell nothing readable with two tokens now and then, hardly ever with sixteen.
     return Probe(model="tiny", document=TEXT, run=run, api=api, most_output=16)
 
 
@@ -53,7 +52,10 @@ def test_the_probe(engine: Running) -> None:
         (0, kept),
         (kept, 0),
     ]
-    assert all(row.first_text_s is not None for row in rows)
+    # Random weights may end the turn at once; where they do not, sixteen tokens can be read.
+    spoke = [row for row in rows if row.output == 16]
+    assert spoke
+    assert all(row.first_text_s is not None for row in spoke)
     assert conclude(rows).verdict == "confirmed"
 
 
