@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
+from cacheaudit.agent.rope import Rope, rope
 from cacheaudit.agent.scope import Scope
 
 Kind = Literal["call", "batch", "results"]
@@ -29,7 +30,7 @@ class Attempt:
         first_byte_at: Arrival of the response's head.
         ended_at: End of the response.
         url: Where it went, as anything that ``str`` turns into the address.
-        body: Bytes of the request as sent; ``None`` where they could not be had.
+        packed: Body of the request as sent; ``None`` where it could not be had.
         sent: The few request headers that are kept, by lower-case name.
         received: The few response headers that are kept.
         status: HTTP status.
@@ -48,7 +49,6 @@ class Attempt:
     __slots__ = (
         "_kept",
         "answer",
-        "body",
         "chunks",
         "ended_at",
         "ending",
@@ -60,6 +60,7 @@ class Attempt:
         "kind",
         "logical",
         "number",
+        "packed",
         "prepared",
         "received",
         "reserved",
@@ -86,7 +87,7 @@ class Attempt:
         self.first_byte_at: float | None = None
         self.ended_at: float | None = None
         self.url: Any = None
-        self.body: bytes | None = None
+        self.packed: Rope | None = None
         self.sent: dict[str, str] = {}
         self.received: dict[str, str] = {}
         self.status: int | None = None
@@ -101,6 +102,15 @@ class Attempt:
         self.void = False
         self.sender: Any = None
         self._kept = 0
+
+    @property
+    def body(self) -> bytes | None:
+        """Bytes of the request as sent, put together."""
+        return None if self.packed is None else bytes(self.packed)
+
+    @body.setter
+    def body(self, data: bytes | None) -> None:
+        self.packed = None if data is None else rope(data)
 
     @property
     def is_stream(self) -> bool:

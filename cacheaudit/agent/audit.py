@@ -17,11 +17,13 @@ from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.hooks import Hooks, Mode
 from cacheaudit.agent.keep_alive.settings import KeepAlive
 from cacheaudit.agent.keep_alive.settings import Mode as KeepAliveMode
+from cacheaudit.agent.learners import Learner, tell
 from cacheaudit.agent.middleware import MARK, middleware
 from cacheaudit.agent.plan import Planner, new_id
 from cacheaudit.agent.recorder import Limits, Recorder, RecorderState
 from cacheaudit.agent.scope import current, nested
 from cacheaudit.agent.session import Outcome, SessionScope
+from cacheaudit.agent.sizes import Made
 from cacheaudit.agent.transport import RecordingTransport
 from cacheaudit.errors import UsageError
 from cacheaudit.model.call import Call, Session
@@ -117,9 +119,11 @@ class CacheAudit:
         self._engine: LocalEngine | None = None
         self._refreshes: KeepAliveService | None = None
         self._watchers: list[Callable[[Attempt], None]] = []
-        self.learners: list[Callable[[Call], None]] = []
+        self.learners: list[Learner] = []
         if self._planner is not None:
             self.learners.append(self._planner.learn)
+        built_in = None if planner is not None else self._planner
+        self._reads_no_sizes = None if built_in is None else built_in.learn
         is_told = bool(on_call or self.learners or config.telemetry)
         self._recorder = Recorder(
             make=self._make,
@@ -452,13 +456,8 @@ class CacheAudit:
         except Exception as error:
             self._faults("seed", error)
 
-    def _learn(self, call: Call) -> None:
-        """Tell everybody of a recorded call; one that fails keeps it from nobody else."""
-        for learner in self.learners:
-            try:
-                learner(call)
-            except Exception as error:
-                self._faults("learn", error)
+    def _learn(self, made: Made) -> None:
+        tell(self.learners, made, self._faults, self._reads_no_sizes)
 
     def _watch(self, attempt: Attempt) -> None:
         for watcher in self._watchers:

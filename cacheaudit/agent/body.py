@@ -6,10 +6,13 @@ one byte for byte, those bytes are compared and not decoded.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+
+from cacheaudit.agent.rope import Rope, alike, common, rope
 
 _BULK: Final = frozenset({"messages", "tools", "system", "input", "contents", "instructions"})
 _KEY: Final = b'"messages"'
@@ -29,7 +32,7 @@ class History(msgspec.Struct, frozen=True):
         ends: End of each message, counted from ``start``.
     """
 
-    data: bytes
+    data: Rope
     opening: bytes
     start: int
     ends: tuple[int, ...]
@@ -48,7 +51,7 @@ class Body(msgspec.Struct, frozen=True):
         new: The messages behind them.
     """
 
-    data: bytes
+    data: Rope
     fields: dict[str, Any]
     raw: dict[str, msgspec.Raw]
     base: History | None = None
@@ -58,7 +61,7 @@ class Body(msgspec.Struct, frozen=True):
 
     def whole(self) -> dict[str, Any]:
         """Decode all of it."""
-        found: dict[str, Any] = decode(self.data)
+        found: dict[str, Any] = decode(bytes(self.data))
         return found
 
     @property
@@ -66,20 +69,21 @@ class Body(msgspec.Struct, frozen=True):
         """Every message as it came; none where the field is no list."""
         raw = self.raw.get("messages")
         if self.base is not None:
-            raw = _decode_fields(self.data).get("messages")
+            raw = _decode_fields(bytes(self.data)).get("messages")
         try:
             return [] if raw is None else _decode_list(raw)
         except msgspec.DecodeError:
             return []
 
 
-def read_body(data: bytes, known: Iterable[History] = ()) -> Body | None:
+def read_body(data: bytes | Rope, known: Iterable[History] = ()) -> Body | None:
     """Decode a request body; ``None`` where it is no JSON object.
 
     Args:
         data: The body.
         known: Histories that it may go on from, the likeliest first.
     """
+    data = rope(data)
     try:
         best: tuple[int, int, History] | None = None
         for history in known:
@@ -89,7 +93,7 @@ def read_body(data: bytes, known: Iterable[History] = ()) -> Body | None:
         body = None if best is None else _continued(data, *best)
         if body is not None:
             return body
-        raw = _decode_fields(data)
+        raw = _decode_fields(bytes(data))
         return Body(data, _small(raw), raw)
     except (msgspec.DecodeError, RecursionError):
         return None
@@ -103,18 +107,17 @@ def history_of(body: Body) -> History | None:
     messages = body.messages
     if not messages:
         return None
-    array = bytes(body.raw["messages"])
-    at = body.data.find(array)
-    key = body.data.rfind(_KEY, 0, at)
-    first = bytes(messages[0])
-    start = body.data.find(first, at)
-    if min(at, key, start) < 0 or not _is_head(body.data[:key]):
+    data = bytes(body.data)
+    at = data.find(bytes(body.raw["messages"]))
+    key = data.rfind(_KEY, 0, at)
+    start = data.find(bytes(messages[0]), at)
+    if min(at, key, start) < 0 or not _is_head(data[:key]):
         return None
-    return _history(body.data, body.data[key:start], start, (), messages)
+    return _history(body.data, data[key:start], start, (), messages)
 
 
 def _history(
-    data: bytes,
+    data: Rope,
     opening: bytes,
     start: int,
     ends: tuple[int, ...],
@@ -122,10 +125,11 @@ def _history(
 ) -> History | None:
     """Find the messages one behind the other: between two of them there are no braces."""
     at = start + (ends[-1] if ends else 0)
+    searched = rope(bytes(data)) if at < data.shared else data
     found = list(ends)
     for message in new:
         text = bytes(message)
-        at = data.find(text, at)
+        at = searched.find(text, at)
         if at < 0 or text[-1:] != b"}":
             return None
         at += len(text)
@@ -133,39 +137,36 @@ def _history(
     return History(data, opening, start, tuple(found))
 
 
-def _opened(data: bytes, history: History) -> int | None:
+def _opened(data: Rope, history: History) -> int | None:
     """Return the offset of the first message, if the body opens its messages like a history."""
     head = history.start - len(history.opening)
-    if not data.startswith(history.opening, head):
+    if data.cut(head, history.start) != history.opening:
         head = data.find(history.opening)
     return None if head < 0 else head + len(history.opening)
 
 
-def _repeated(data: bytes, history: History) -> tuple[int, int] | None:
+def _repeated(data: Rope, history: History) -> tuple[int, int] | None:
     """Return the offset of the first message, and how many messages of a history are repeated."""
     start = _opened(data, history)
     if start is None:
         return None
-    old, ends = history.data, history.ends
-    low, high, same = 0, len(ends), 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        end = ends[middle - 1]
-        if data.startswith(old[history.start + same : history.start + end], start + same):
-            low, same = middle, end
-        else:
-            high = middle - 1
-    return (start, low) if low else None
+    shared = common(data, history.data) - start if start == history.start else 0
+    if shared <= 0:
+        # What stands before the messages differs.
+        mine, old = memoryview(bytes(data))[start:], bytes(history.data)[history.start :]
+        shared = alike(old, mine)
+    count = bisect_right(history.ends, shared)
+    return (start, count) if count else None
 
 
-def _continued(data: bytes, start: int, count: int, history: History) -> Body | None:
+def _continued(data: Rope, start: int, count: int, history: History) -> Body | None:
     """Decode what stands before and behind the repeated messages; ``None`` where that fails."""
-    head = data[: start - len(history.opening)]
+    head = data.cut(0, start - len(history.opening))
     if not _is_head(head):
         return None
     raw = _decode_fields(head + b'"messages":0}')
     # A number stands for the messages left out: what follows them, follows it.
-    rest = _decode_fields(b'{"messages":[0' + data[start + history.ends[count - 1] :])
+    rest = _decode_fields(b'{"messages":[0' + data.cut(start + history.ends[count - 1]))
     messages = bytes(rest.pop("messages"))
     if not messages.startswith(b"[0"):
         return None  # the field stands there twice

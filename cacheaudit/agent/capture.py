@@ -84,7 +84,7 @@ class Capture:
         """Note an attempt that brought no response."""
         if attempt.url is None and (request := request_of(error)) is not None:
             self.request(attempt, request)
-        elif attempt.body is not None and not attempt.reserved:
+        elif attempt.packed is not None and not attempt.reserved:
             self._recorder.weigh(attempt)
         attempt.failure = failure_name(error)
         self._sink(attempt).end("failed")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cacheaudit.agent.faults import Faults
-from cacheaudit.model.call import Call
+from cacheaudit.agent.sizes import Made
 
 if TYPE_CHECKING:
     from cacheaudit.store.records import Entry, WriteCount
@@ -69,12 +69,15 @@ class Ledger:
             self._store.close()
             self._store = None
 
-    def write(self, calls: Sequence[Call]) -> None:
+    def write(self, calls: Sequence[Made]) -> None:
         """Write calls; what is refused again and again is counted as lost."""
         # Imported by the writer's thread: it takes half a second that no caller should wait for.
         from cacheaudit.store.records import Entry
 
-        left = [Entry(call=call, source=SOURCE, project=self._project) for call in calls]
+        left = [
+            Entry(call=made.call, source=SOURCE, project=self._project, tokens=made.tokens)
+            for made in calls
+        ]
         for wait in (*_PATIENCE, None):
             left = self._some(left)
             if not left or wait is None or self._hurry.wait(wait):

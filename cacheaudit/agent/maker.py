@@ -12,7 +12,7 @@ from cacheaudit.agent.answer import Heard, hear
 from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.batches import Batches
 from cacheaudit.agent.body import Body, read_body
-from cacheaudit.agent.sizes import Weights, sized
+from cacheaudit.agent.sizes import Made, Weights, spread
 from cacheaudit.agent.unfold import Unfolded, Unfolder
 from cacheaudit.ingest.answers import Answer
 from cacheaudit.ingest.bodies import session_in
@@ -21,7 +21,6 @@ from cacheaudit.ingest.lifetimes import with_assumed_ttl
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.call import Call, CallError
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.model.usage import Usage
 
 _SESSION_HEADERS: Final = (
     "x-claude-code-session-id",
@@ -73,7 +72,7 @@ class CallMaker:
         self._before: OrderedDict[tuple[str, str], _Before] = OrderedDict()
         self._ids: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def calls(self, attempt: Attempt) -> list[Call]:
+    def calls(self, attempt: Attempt) -> list[Made]:
         """Return the calls that an attempt stands for; see :class:`~writer.Maker`."""
         if attempt.kind == "call":
             return [self._call(attempt)]
@@ -83,9 +82,9 @@ class CallMaker:
             session = attempt.scope.session or self._run
             self._batches.handed_in(attempt, session)
             return []
-        return self._batches.results(attempt, self._run)
+        return [Made(call) for call in self._batches.results(attempt, self._run)]
 
-    def _call(self, attempt: Attempt) -> Call:
+    def _call(self, attempt: Attempt) -> Made:
         known = self._known(attempt)
         fields: Mapping[str, Any] = known.body.fields if known.body is not None else {}
         heard = hear(attempt, fields, self._problems)
@@ -98,7 +97,7 @@ class CallMaker:
         for flag in usage.flags if usage is not None else ():
             self._problems(flag, attempt.key)
         surface = known.endpoint.surface
-        return Call(
+        call = Call(
             id=self._id(attempt, known.session, answer),
             session=known.session,
             lane=known.lane,
@@ -112,7 +111,7 @@ class CallMaker:
             ended_at=attempt.ended_at,
             attempt=attempt.number,
             usage=usage,
-            prompt=_sized(known, usage),
+            prompt=known.prompt,
             diagnostics=answer.diagnostics,
             stop_reason=answer.stop_reason,
             error=_error(attempt, answer),
@@ -122,14 +121,17 @@ class CallMaker:
             dedupe_key=f"recorder:{attempt.key}",
             extra=_extra(attempt, heard),
         )
+        if known.prompt is None or usage is None:
+            return Made(call)
+        return Made(call, spread(known.weights, usage.prompt_size))
 
     def _known(self, attempt: Attempt) -> _Known:
         if isinstance(attempt.prepared, _Known):
             return attempt.prepared
         body = None
-        if attempt.body is not None:
-            body = read_body(attempt.body, self._unfolder.histories())
-        if body is None and attempt.body is not None:
+        if attempt.packed is not None:
+            body = read_body(attempt.packed, self._unfolder.histories())
+        if body is None and attempt.packed is not None:
             self._problems("bad_body", attempt.key, "the request is no JSON object")
         endpoint = endpoint_of(str(attempt.url)) if attempt.url is not None else Endpoint()
         fields: Mapping[str, Any] = body.fields if body is not None else {}
@@ -147,7 +149,7 @@ class CallMaker:
         known = _Known(body, endpoint, session, found.lane, provider, found.prompt, found.weights)
         attempt.prepared = known
         if attempt.ending is None:
-            attempt.body = None  # its prompt is known: nothing needs the bytes any more
+            attempt.packed = None  # its prompt is known: nothing needs the bytes any more
         return known
 
     def _id(self, attempt: Attempt, session: str, answer: Answer) -> str:
@@ -180,12 +182,6 @@ class CallMaker:
 _TOOL_STOPS: Final = frozenset({"tool_use", "tool_calls"})
 # Sent while tools run: no part of the conversation.
 _MEANWHILE: Final = frozenset({"keep_alive", "warm_up", "probe"})
-
-
-def _sized(known: _Known, usage: Usage | None) -> Prompt | None:
-    if known.prompt is None:
-        return None
-    return sized(known.prompt, known.weights, usage.prompt_size if usage is not None else None)
 
 
 def _session(attempt: Attempt, fields: Mapping[str, Any], run: str) -> str:

@@ -29,6 +29,11 @@ class Pace:
         self._latest = 0.0
         self.urgent = threading.Event()
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether there is no time to wait for a quiet moment."""
+        return self.urgent.is_set() or self._is_crowded()
+
     def touch(self) -> None:
         """Note that a call begins or ends."""
         self._latest = time.monotonic()
@@ -39,7 +44,7 @@ class Pace:
 
     def wait(self, deadline: float) -> None:
         """Wait for a quiet moment, but not beyond the deadline."""
-        while not (self.urgent.is_set() or self._is_crowded()):
+        while not self.is_pressing:
             now = time.monotonic()
             left = min(self._latest + self._quiet, deadline) - now
             if left <= 0:

@@ -23,8 +23,9 @@ from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.ledger import CallStore, Ledger
 from cacheaudit.agent.pace import Pace
+from cacheaudit.agent.rope import Packer
+from cacheaudit.agent.sizes import Made
 from cacheaudit.agent.writer import STOP, Job, Maker, Writer
-from cacheaudit.model.call import Call
 
 _T = TypeVar("_T")
 _AT_EXIT = 30.0
@@ -40,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True):
         batch: Attempts written in one transaction.
         quiet: Seconds without any call beginning or ending after which the writer works.
         patience: Seconds after which it works anyway.
+        linger: Seconds that a call may wait for others to be written with.
     """
 
     calls: int = 10_000
@@ -47,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True):
     batch: int = 256
     quiet: float = 0.02
     patience: float = 2.0
+    linger: float = 1.0
 
 
 class RecorderState(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ class Recorder:
         open_store: Callable[[], CallStore],
         faults: Faults,
         limits: Limits | None = None,
-        learn: Callable[[Call], None] | None = None,
+        learn: Callable[[Made], None] | None = None,
         project: str | None = None,
     ) -> None:
         self._make = make
@@ -113,6 +116,7 @@ class Recorder:
         self._ledger = Ledger(self._open_store, self._faults, self._closing, self._project)
         self._thread: threading.Thread | None = None
         self._open: dict[int, Attempt] = {}
+        self._packer = Packer()
         self._bytes = 0
         self._dropped_calls = 0
         self._dropped_bodies = 0
@@ -148,12 +152,19 @@ class Recorder:
         return True
 
     def weigh(self, attempt: Attempt) -> None:
-        """Account for the body of an attempt, or drop it where too many bytes wait."""
-        size = 0 if attempt.body is None else len(attempt.body)
+        """Account for the body of an attempt, or drop it where too many bytes wait.
+
+        Kept is what an earlier body of the same line does not have.
+        """
+        size, packed = 0, attempt.packed
+        if packed is not None:
+            line = (attempt.scope.session, attempt.scope.lane)
+            packed = attempt.packed = self._packer.pack(line, bytes(packed))
+            size = len(packed.tail) or len(packed)
         with self._lock:
             if self._bytes + size > self._limits.body_bytes:
                 self._dropped_bodies += 1
-                attempt.body = None
+                attempt.packed = None
                 return
             self._bytes += size
             attempt.reserved += size
@@ -244,6 +255,7 @@ class Recorder:
             pace=self._pace,
             busy=self._busy,
             batch=self._limits.batch,
+            linger=self._limits.linger,
             learn=self._learn,
         )
         self._thread = threading.Thread(target=writer.run, name="cacheaudit-writer", daemon=True)

@@ -19,7 +19,7 @@ from cacheaudit.errors import PromptError
 from cacheaudit.ingest.answers import Answer
 from cacheaudit.ingest.lanes import Lanes
 from cacheaudit.model.ports import ProblemSink
-from cacheaudit.model.prompt import ContentBlock, Prompt, chain
+from cacheaudit.model.prompt import ContentBlock, Prompt, chain, digest
 from cacheaudit.providers.registry import all_providers, expand
 from cacheaudit.providers.shape import may_be_messages, speak_messages
 from cacheaudit.providers.threads import ThreadStore
@@ -56,6 +56,7 @@ class _Held(msgspec.Struct, frozen=True):
         front: Its tools and its system prompt as they came.
         provider: As which provider it was expanded.
         plain: Whether no message of it speaks for another API.
+        around: Its small fields, where what stands around its messages was found to be of this API.
     """
 
     prompt: Prompt
@@ -64,6 +65,7 @@ class _Held(msgspec.Struct, frozen=True):
     front: tuple[bytes | None, ...]
     provider: str | None
     plain: bool
+    around: Mapping[str, Any] | None = None
 
 
 class Unfolder:
@@ -160,7 +162,7 @@ class Unfolder:
             return prompt, weigh(prompt), None
         if held is not None and held.provider == provider and held.plain:
             new = [decode(message) for message in body.new]
-            if _goes_on(body, new):
+            if _goes_on(body, new, held):
                 return self._grown(body, held, new)
         previous = self._lanes.previous(session, lane)
         whole = body.whole()
@@ -209,17 +211,30 @@ class Unfolder:
             own = tuple(block for block in new.blocks if block.message < 0)
             said = tuple(block for block in kept if block.message >= 0)
             blocks = (*own, *said, *_moved(new.blocks[len(own) :], count))
+        if (
+            blocks[: len(kept)] == kept
+            and kept[-1:]
+            and kept[-1].message >= 0
+            and (new.parameters == old.parameters)
+        ):
+            prefixes = _further(old.prefix_digests[: len(kept)], blocks)
+        else:
+            prefixes = chain(new.level_order, new.parameters, blocks, old)
         prompt = msgspec.structs.replace(
             new,
             blocks=blocks,
-            prefix_digests=chain(new.level_order, new.parameters, blocks, old),
+            prefix_digests=prefixes,
             provider=old.provider,
         )
         weights = weigh(prompt, old, held.weights)
         history = history_of(body)
         if history is None:
             return prompt, weights, None
-        return prompt, weights, _Held(prompt, weights, history, front, held.provider, plain=True)
+        return (
+            prompt,
+            weights,
+            _Held(prompt, weights, history, front, held.provider, True, body.fields),
+        )
 
     def _hold(self, session: str, lane: str, held: _Held | None) -> None:
         key = (session, lane)
@@ -232,10 +247,12 @@ class Unfolder:
             self._held.popitem(last=False)
 
 
-def _goes_on(body: Body, new: list[Any]) -> bool:
+def _goes_on(body: Body, new: list[Any], held: _Held) -> bool:
     """Whether a body is one of the Messages API as well as the one whose messages it repeats."""
     if body.raw.keys() & _OTHER_BULK or not speak_messages(new, first=not body.count):
         return False
+    if held.around == body.fields and held.front == _front(body):
+        return True
     around = {**body.fields, "messages": []}
     if "tools" in body.raw:
         around["tools"] = decode(body.raw["tools"])
@@ -246,6 +263,14 @@ def _goes_on(body: Body, new: list[Any]) -> bool:
 
 def _front(body: Body) -> tuple[bytes | None, ...]:
     return tuple(bytes(body.raw[name]) if name in body.raw else None for name in _FRONT)
+
+
+def _further(known: tuple[bytes, ...], blocks: tuple[ContentBlock, ...]) -> tuple[bytes, ...]:
+    """Go on with the identities of prefixes inside the messages, as :func:`chain` does."""
+    digests = list(known)
+    for block in blocks[len(known) :]:
+        digests.append(digest(digests[-1] + block.digest))
+    return tuple(digests)
 
 
 def _until(blocks: tuple[ContentBlock, ...], message: int) -> tuple[ContentBlock, ...]:

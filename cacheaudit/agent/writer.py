@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
@@ -12,7 +13,7 @@ from cacheaudit.agent.attempt import Attempt
 from cacheaudit.agent.faults import Faults
 from cacheaudit.agent.ledger import Ledger
 from cacheaudit.agent.pace import Pace
-from cacheaudit.model.call import Call
+from cacheaudit.agent.sizes import Made
 
 STOP: Final = "stop"
 
@@ -20,7 +21,7 @@ STOP: Final = "stop"
 class Maker(Protocol):
     """Makes calls of attempts; lives in the writer's thread."""
 
-    def calls(self, attempt: Attempt) -> list[Call]:
+    def calls(self, attempt: Attempt) -> list[Made]:
         """Return the calls that an attempt stands for: one, or those of a batch, or none.
 
         Args:
@@ -61,6 +62,7 @@ class Writer:
         busy: Held while there is work on hand: a fork waits for it, so that the child gets no
             module half imported and no lock of the database that nobody will ever release.
         batch: Most attempts in one transaction.
+        linger: Seconds that a call may wait for others to be written with.
         learn: Told of every call.
     """
 
@@ -74,7 +76,8 @@ class Writer:
         pace: Pace,
         busy: threading.Lock,
         batch: int,
-        learn: Callable[[Call], None] | None,
+        linger: float,
+        learn: Callable[[Made], None] | None,
     ) -> None:
         self._queue = queue
         self._make = make
@@ -85,17 +88,31 @@ class Writer:
         self._pace = pace
         self._busy = busy
         self._batch = batch
+        self._linger = linger
         self._learn = learn
+        self._calls: list[Made] = []
+        self._finished: list[Attempt] = []
+        self._due: float | None = None
 
     def run(self) -> None:
         """Work; returns when told to stop."""
         while True:
-            first = self._queue.get()
+            try:
+                first = self._queue.get(timeout=self._left())
+            except Empty:
+                self._pace.wait(self._pace.deadline())
+                with self._busy:
+                    self._settle()
+                continue
             deadline = self._pace.deadline()
             if isinstance(first, Attempt):
                 self._pace.wait(deadline)
             if not self._tried([first, *self._waiting()], deadline):
                 return
+
+    def _left(self) -> float | None:
+        """Return the seconds until what was made is to be written; ``None``: nothing was."""
+        return None if self._due is None else max(0.0, self._due - time.monotonic())
 
     def _tried(self, items: list[Any], deadline: float) -> bool:
         try:
@@ -115,26 +132,29 @@ class Writer:
 
     def _work(self, items: list[Any], deadline: float) -> bool:
         """Work through items in order, piece by piece; ``False``: one of them says stop."""
-        calls: list[Call] = []
-        finished: list[Attempt] = []
         go_on = True
         for item in items:
             if isinstance(item, Attempt):
                 with self._busy:
-                    calls.extend(self._calls(item, finished))
+                    self._take(item)
                 self._pace.wait(deadline)
                 continue
             with self._busy:
-                self._settle(calls, finished)
+                self._settle()
                 if isinstance(item, Job):
                     item.run(self._ledger)
                 elif item == STOP:
                     go_on = False
         with self._busy:
-            self._settle(calls, finished)
+            if not go_on or self._is_due():
+                self._settle()
             if not go_on:
                 self._close()
         return go_on
+
+    def _is_due(self) -> bool:
+        is_full = len(self._calls) >= self._batch or self._pace.is_pressing
+        return is_full or self._left() == 0.0
 
     def _give_up(self, items: list[Any], error: Exception) -> bool:
         """Let nobody wait for what failed; ``False`` where one of the items says stop."""
@@ -146,14 +166,19 @@ class Writer:
                 item.future.set_exception(error)
         return STOP not in [item for item in items if isinstance(item, str)]
 
-    def _calls(self, attempt: Attempt, finished: list[Attempt]) -> list[Call]:
+    def _take(self, attempt: Attempt) -> None:
+        """Make the calls of an attempt."""
         if attempt.finished:
-            return []
+            return
+        if self._due is None:
+            self._due = time.monotonic() + self._linger
         if attempt.ending is not None:
             attempt.finished = True
-            finished.append(attempt)
-        if attempt.void:
-            return []
+            self._finished.append(attempt)
+        if not attempt.void:
+            self._calls += self._made_of(attempt)
+
+    def _made_of(self, attempt: Attempt) -> list[Made]:
         try:
             if self._maker is None:
                 self._maker = self._make()
@@ -169,7 +194,10 @@ class Writer:
                     self._faults("learn", error)
         return made
 
-    def _settle(self, calls: list[Call], finished: list[Attempt]) -> None:
+    def _settle(self) -> None:
+        """Write what was made."""
+        calls, finished = self._calls, self._finished
+        self._calls, self._finished, self._due = [], [], None
         try:
             if calls:
                 self._ledger.write(calls)
@@ -177,8 +205,6 @@ class Writer:
             self._faults("write", error)
         for attempt in finished:
             self._release(attempt)
-        calls.clear()
-        finished.clear()
 
     def _close(self) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -41,10 +42,28 @@ class Listing(msgspec.Struct, frozen=True):
 EMPTY = Listing((), ())
 
 
-def listing(prompt: Prompt, previous: Listing = EMPTY) -> Listing:
-    """List a prompt's content blocks, taking over what it shares with ``previous``."""
-    count = shared(prompt, previous.items)
+def listing(prompt: Prompt, previous: Listing = EMPTY, before: Prompt | None = None) -> Listing:
+    """List a prompt's content blocks, taking over what it shares with ``previous``.
+
+    Args:
+        prompt: The prompt.
+        previous: The list before it.
+        before: The prompt of which that is the list, where it is still there.
+    """
+    count = _same(prompt, before)
+    if count is None:
+        count = shared(prompt, previous.items)
     return _extended(previous, count, entries(prompt, count))
+
+
+def _same(prompt: Prompt, before: Prompt | None) -> int | None:
+    """Return how much two prompts share where one begins with the very blocks of the other."""
+    if before is None or not all(map(is_, prompt.blocks, before.blocks)):
+        return None
+    count = min(len(prompt.blocks), len(before.blocks))
+    if prompt.prefix_digests[:count] != before.prefix_digests[:count]:
+        return None
+    return count
 
 
 def node(whole: Listing, base: Listing) -> dict[str, Any]:

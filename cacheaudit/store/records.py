@@ -59,6 +59,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         file: File that is being imported, where it is one.
         generation: Which reading of the file.
         ordinal: Counts calls without a dedupe key that have the same place and id.
+        tokens: Estimated sizes of the prompt's content blocks, where these have none of their own.
     """
 
     call: Call
@@ -68,6 +69,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None
     generation: int = 1
     ordinal: int = 0
+    tokens: tuple[int, ...] = ()
 
 
 class WriteCount(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from cacheaudit.model.delta import settings
-from cacheaudit.model.prompt import digest
+from cacheaudit.model.prompt import ContentBlock, Prompt, TokenOrigin, digest
 from cacheaudit.store.engine import writing
 from cacheaudit.store.lists import EMPTY, Listing, Lists, listing, node
 from cacheaudit.store.records import Entry, FileCursor, WriteCount
@@ -52,12 +53,13 @@ _replace = calls.update().where(calls.c.key == sa.bindparam("old_key"))
 
 
 class _Lane:
-    """The latest list of a lane, and the latest of them that is in the database."""
+    """The latest list of a lane and its prompt, and the latest that is in the database."""
 
-    __slots__ = ("seen", "stored")
+    __slots__ = ("prompt", "seen", "stored")
 
     def __init__(self) -> None:
         self.seen = EMPTY
+        self.prompt: Prompt | None = None
         self.stored: Listing | None = None
 
 
@@ -117,8 +119,9 @@ class Writer:
         listed = own = None
         if call.prompt is not None:
             lane = self._lane(lane_name)
-            listed = lane.seen = listing(call.prompt, lane.seen)
-            own = msgspec.msgpack.encode(settings(call.prompt, with_text=self._with_text))
+            listed = lane.seen = listing(call.prompt, lane.seen, lane.prompt)
+            lane.prompt = call.prompt if entry.tokens else None
+            own = self._settings(call.prompt, entry.tokens)
         row["key"] = key
         row["block_list"] = None if listed is None else listed.key
         row["prompt"] = own
@@ -127,6 +130,13 @@ class Writer:
         row["file"] = entry.file
         row["generation"] = entry.generation
         return _Pending(entry, key, row, parts, listed, lane_name)
+
+    def _settings(self, prompt: Prompt, tokens: tuple[int, ...]) -> bytes:
+        own = settings(prompt, with_text=self._with_text)
+        if tokens:
+            origins: tuple[tuple[int, TokenOrigin | None], ...] = ((len(tokens), "estimated"),)
+            own = msgspec.structs.replace(own, tokens=tokens, origins=origins)
+        return msgspec.msgpack.encode(own)
 
     def _write(self, connection: Connection, prepared: list[_Pending]) -> WriteCount:
         best: dict[bytes, _Pending] = {}
@@ -172,8 +182,10 @@ class Writer:
             row = node(one.listing, lane.stored)
             lane.stored = one.listing
             lists.setdefault(one.listing.key, row)
-            for block in prompt.blocks[row["shared"] :]:
-                blocks.setdefault(block.digest, _block_row(block))
+            start = row["shared"]
+            sizes = one.entry.tokens[start:]
+            for block, size in zip_longest(prompt.blocks[start:], sizes):
+                blocks.setdefault(block.digest, _block_row(block, size))
         self._insert_missing(connection, "blocks", content_blocks.c.digest, blocks)
         self._insert_missing(connection, "lists", block_lists.c.key, lists)
 
@@ -349,14 +361,14 @@ def _latest(connection: Connection, session: int, lane: str) -> Listing:
     return EMPTY if key is None else Lists(connection).get(bytes(key))
 
 
-def _block_row(block: Any) -> dict[str, Any]:
+def _block_row(block: ContentBlock, size: int | None) -> dict[str, Any]:
     return {
         "digest": block.digest,
         "kind": block.kind,
         "size": block.size,
         "media_bytes": block.media_bytes,
-        "tokens": block.tokens,
-        "tokens_origin": block.tokens_origin,
+        "tokens": block.tokens if size is None else size,
+        "tokens_origin": block.tokens_origin if size is None else "estimated",
     }
 
 

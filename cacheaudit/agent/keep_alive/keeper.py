@@ -111,7 +111,7 @@ class Keeper:
 
     def sent(self, attempt: Attempt) -> None:
         """Take note of a request that is being sent."""
-        scope, body = attempt.scope, attempt.body
+        scope, body = attempt.scope, attempt.packed
         sender: Sender | None = attempt.sender
         if body is None or sender is None or attempt.kind != "call" or scope.purpose in NOT_REAL:
             return
@@ -290,7 +290,7 @@ class Keeper:
 
     def _worked_out(self, series: Series) -> Stakes | Ineligible:
         try:
-            body = msgspec.json.decode(series.flight.body)
+            body = msgspec.json.decode(bytes(series.flight.body))
         except (msgspec.DecodeError, RecursionError):
             return Ineligible("body_unreadable")
         if not isinstance(body, dict):
@@ -318,7 +318,7 @@ class Keeper:
                 and flight.started_at > mine.started_at
                 and flight.session in (None, lane[0])
             ]
-        return any(same_line(mine.body, other.body) for other in others)
+        return any(same_line(bytes(mine.body), bytes(other.body)) for other in others)
 
     def _refresh(self, lane: Lane, series: Series, known: Stakes, send: Callable[[], Any]) -> None:
         """Send one refresh, and look at what came back."""

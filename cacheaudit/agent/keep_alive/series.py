@@ -11,6 +11,7 @@ import msgspec
 from cacheaudit.agent.keep_alive.economy import Stakes
 from cacheaudit.agent.keep_alive.policy import Phase, Situation
 from cacheaudit.agent.keep_alive.sender import Sender
+from cacheaudit.agent.rope import Rope
 from cacheaudit.model.call import Call
 
 RUNNING_STOPS: Final = frozenset({"tool_use", "tool_calls", "pause_turn"})
@@ -23,8 +24,8 @@ class Flight(msgspec.Struct, frozen=True):
     Attributes:
         key: Identity of the attempt.
         session: Session as its scope names it.
-        body: Bytes that were sent.
-        url: Where they went.
+        body: What was sent.
+        url: Where it went.
         headers: Headers that take part in the cache key.
         sender: What can send it again; ``None`` where nobody will.
         started_at: Request start.
@@ -32,7 +33,7 @@ class Flight(msgspec.Struct, frozen=True):
 
     key: str
     session: str | None
-    body: bytes
+    body: bytes | Rope
     url: str
     headers: Mapping[str, str]
     sender: Sender | None

@@ -35,7 +35,7 @@ STEPS = [
     "tee._tee_class",
     "attempt.Attempt.take",
     "attempt.Sink.__init__",
-    "writer.Writer._calls",
+    "writer.Writer._made_of",
     "writer.Writer._settle",
     "maker.read_body",
     "maker.hear",

@@ -12,6 +12,7 @@ import pytest
 
 from cacheaudit import CacheAudit
 from cacheaudit.agent.recorder import Limits
+from cacheaudit.model.call import Call
 from cacheaudit.store import Entry, Store, WriteCount, open_store
 from tests.unit.agent.servers import MODEL, Script, async_client, client
 
@@ -276,3 +277,63 @@ def test_text_of_prompts_is_kept_only_when_asked_for(
         data = b"".join(f.read_bytes() for f in tmp_path.glob(f"{name}*"))
         assert (secret.encode() in data) is keep
         assert b"sk-ant-not-a-real-key" not in data
+
+
+class Counted:
+    """A store that counts its transactions."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.sizes: list[int] = []
+        self.wrote = threading.Event()
+
+    def commit(self, batch: Sequence[Entry]) -> WriteCount:
+        self.sizes.append(len(batch))
+        done = self._store.commit(batch)
+        self.wrote.set()
+        return done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_calls_one_by_one_are_written_together_and_never_wait_for_long(
+    make: Callable[..., CacheAudit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Counted(open_store(str(tmp_path / "usage.db")))
+    monkeypatch.setattr(CacheAudit, "_open", lambda _: store)
+    told: list[str] = []
+    heard = threading.Semaphore(0)
+
+    def hear(call: Call) -> None:
+        told.append(call.id)
+        heard.release()
+
+    audit = make(limits=Limits(quiet=0, linger=3_600), on_call=hear)
+    wrapped = audit.wrap(client(Script()))
+    for number in range(4):
+        wrapped.messages.create(**ASK)
+        assert heard.acquire(timeout=30)  # made at once, and told of
+        assert len(told) == number + 1
+    assert store.sizes == []
+    assert audit.flush()
+    assert store.sizes == [4]
+    brisk = make(limits=Limits(quiet=0, linger=0.01))
+    store.wrote.clear()
+    brisk.wrap(client(Script())).messages.create(**ASK)
+    assert store.wrote.wait(30)  # nobody asked for it
+
+
+def test_sizes_are_there_for_whoever_is_told_and_for_whoever_reads(
+    make: Callable[..., CacheAudit],
+) -> None:
+    told: list[Call] = []
+    audit = make(on_call=told.append)
+    with audit.session("s") as s:
+        audit.wrap(client(Script())).messages.create(**ASK)
+    (stored,) = s.calls()
+    for call in (*told, stored):
+        assert call.prompt is not None
+        assert call.usage is not None
+        assert call.prompt.tokens == call.usage.prompt_size
+        assert {block.tokens_origin for block in call.prompt.blocks} == {"estimated"}
