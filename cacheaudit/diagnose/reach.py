@@ -20,6 +20,8 @@ from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.facts import Rules, rules
 
 LOOKBACK: Final = 20
+# Twenty blocks of some hundred tokens; a turn that adds less rarely adds twenty positions.
+MANY_NEW_TOKENS: Final = 2_560
 _RUNS: Final = frozenset({"tool_use", "tool_result"})
 _NOT_MARKABLE: Final = frozenset({"thinking", "redacted_thinking", "settings"})
 # Recorded sizes are exact but for the provider's own text around tools; estimates are shares of a

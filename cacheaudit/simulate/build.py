@@ -323,11 +323,16 @@ def _cleared(call: Call, prompt: Prompt, gap: int | None) -> Refusal | None:
 def scope_of(call: Call, facts: Rules) -> str:
     """Name the cache that a call used: requests of different scopes share nothing."""
     scope = f"{facts.provider}/{facts.surface or ''}/{facts.model}"
-    extra = call.extra
-    if not extra:
+    if not call.extra:
         return scope
+    return scope + "".join(f"/{name}={value}" for name, value in owners_of(call, facts).items())
+
+
+def owners_of(call: Call, facts: Rules) -> dict[str, str]:
+    """Return whose cache the record says that a call used, by the name of the field."""
+    extra = call.extra
     names = _OWNERS if facts.text("isolation") == "organization" else (*_OWNERS, *_PARTS)
-    return scope + "".join(f"/{n}={extra[n]}" for n in names if extra.get(n) is not None)
+    return {name: str(extra[name]) for name in names if extra.get(name) is not None}
 
 
 def _parameters(prompt: Prompt, facts: Rules, switches: Switches) -> tuple[Parameter, ...]:

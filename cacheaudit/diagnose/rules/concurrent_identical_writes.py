@@ -72,9 +72,12 @@ class ConcurrentIdenticalWrites(Rule):
         """See :meth:`Rule.check`."""
         for event in ctx.events:
             if _is_twin(event):
+                shared = ctx.shared_tokens(event.previous_index, event.index)
+                if shared is not None and shared < event.read + event.lost:
+                    shared = None
                 yield _draft(
                     event.index, event.lost, event.call.id, event.read, event.written,
-                    event.previous.id, None,
+                    event.previous.id, shared,
                 )  # fmt: skip
         yield from _across_lanes(ctx)
 

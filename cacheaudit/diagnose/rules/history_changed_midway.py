@@ -8,8 +8,10 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
+from cacheaudit.diagnose.reach import MANY_NEW_TOKENS
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
+    LOOKBACK,
     MIXED,
     SERVER,
     aftermath,
@@ -23,6 +25,7 @@ from cacheaudit.model.finding import Finding, Fix, Rival
 from cacheaudit.simulate.edit import Edit
 
 _RANK = 16
+_STILL_MARKED = "Whether an old marker stands there, and so much was added that no newer one helps."
 
 
 class HistoryChangedMidway(Rule):
@@ -93,6 +96,7 @@ class HistoryChangedMidway(Rule):
 
 def _draft(ctx: Context, event: Event, older: int) -> Draft:
     before = ctx.session.calls[older].id
+    is_large = event.explicit and event.growth >= MANY_NEW_TOKENS
     return Draft(
         index=event.index,
         claims=event.lost,
@@ -108,8 +112,12 @@ def _draft(ctx: Context, event: Event, older: int) -> Draft:
             *aftermath(event),
             *reason_lines(event),
         ),
-        to_check=(f"What was appended right behind {before}: whether it was edited or replaced.",),
+        to_check=(
+            f"What was appended right behind {before}: whether it was edited or replaced.",
+            *((_STILL_MARKED,) if is_large else ()),
+        ),
         rivals=(
+            *((LOOKBACK,) if is_large else ()),
             SERVER,
             Rival("messages-changed", "A rewound conversation continues from an older prompt too."),
             MIXED,

@@ -8,6 +8,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
+from cacheaudit.diagnose.reach import MANY_NEW_TOKENS
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.wording import (
     IMAGES,
@@ -29,8 +30,6 @@ _RANK_BODIES = 13
 _RANK_USAGE = 22
 # The marked block is the first of these positions, so that 20 new ones hide the older entry.
 LOOKBACK = 20
-# Twenty blocks of some hundred tokens; a turn that adds less rarely adds twenty positions.
-MANY_NEW_TOKENS = 2_560
 _RUNS = ("tool_use", "tool_result")
 
 

@@ -9,6 +9,8 @@ from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.simulate.edit import ORDER, EditRefused, Settings
 from cacheaudit.simulate.edits._rewrite import (
+    DEFAULT_TTL,
+    TTL_SECONDS,
     common_blocks,
     in_order,
     markable,
@@ -51,15 +53,14 @@ class FanOut(Settings, frozen=True, kw_only=True):
         work = in_order(calls)
         groups = self._groups(work)
         before = list(work)
-        delays: dict[str, tuple[float, float]] = {}
+        leaders: dict[int, int] = {}
         for group in groups:
             end = _endpoint([work[index].prompt for index in group])
             if self.mark and end >= 0:
                 for index in group:
                     work[index] = _marked(work[index], end)
-            if self.order:
-                self._delay(work, group, delays)
-        changed = [_delayed(call, delays) for call in work]
+            leaders |= dict.fromkeys(group[1:], group[0])
+        changed = self._delayed(work, leaders) if self.order else work
         if all(a is b for a, b in zip(changed, before, strict=True)):
             changed = list(calls)
         return in_order(
@@ -69,13 +70,15 @@ class FanOut(Settings, frozen=True, kw_only=True):
     def _groups(self, calls: list[Call]) -> list[list[int]]:
         """Find requests that start together and share enough with the first of them."""
         groups: list[list[int]] = []
+        before: dict[str, Call] = {}
         for index, call in enumerate(calls):
             if call.prompt is None or call.started_at is None or not self.concerns(call):
                 continue
             if call.purpose == "keep_alive":
                 continue
+            own, before[call.lane] = before.get(call.lane), call
             group = next((g for g in reversed(groups) if self._joins(calls[g[0]], call)), None)
-            if group is None:
+            if group is None or _reads_own(own, call, calls[group[0]]):
                 groups.append([index])
             else:
                 group.append(index)
@@ -92,34 +95,36 @@ class FanOut(Settings, frozen=True, kw_only=True):
         tokens = sum(block.tokens or 0 for block in leader.prompt.blocks[:shared])
         return tokens >= self.least
 
-    def _delay(
-        self, calls: list[Call], group: list[int], delays: dict[str, tuple[float, float]]
-    ) -> None:
-        leader = calls[group[0]]
-        moment = readable_from(leader)
-        if moment is None:
-            raise EditRefused(
-                f"fan-out: it is not known when the response to {leader.id} began.",
-                "Record first_token_at or ended_at.",
-            )
-        for index in group[1:]:
-            start = calls[index].started_at
-            if start is not None and moment + self.wait > start:
-                # What follows in a delayed lane is delayed with it.
-                delays[calls[index].lane] = (start, moment + self.wait - start)
-        if leader.lane in delays and delays[leader.lane][0] == leader.started_at:
-            del delays[leader.lane]
-            for index in group[1:]:
-                call = calls[index]
-                if call.lane == leader.lane and call.started_at is not None:
-                    calls[index] = shifted(call, max(0.0, moment + self.wait - call.started_at))
+    def _delayed(self, calls: list[Call], leaders: dict[int, int]) -> list[Call]:
+        """Let each wait for its leader; what follows in a delayed lane is delayed with it."""
+        lanes: dict[str, float] = {}
+        moved: list[Call] = []
+        for index, call in enumerate(calls):
+            late = lanes.get(call.lane, 0.0)
+            if index in leaders and call.started_at is not None:
+                leader = moved[leaders[index]]
+                moment = readable_from(leader)
+                if moment is None:
+                    raise EditRefused(
+                        f"fan-out: it is not known when the response to {leader.id} began.",
+                        "Record first_token_at or ended_at.",
+                    )
+                late = lanes[call.lane] = max(late, moment + self.wait - call.started_at)
+            moved.append(shifted(call, late))
+        return moved
 
 
-def _delayed(call: Call, delays: dict[str, tuple[float, float]]) -> Call:
-    since, seconds = delays.get(call.lane, (0.0, 0.0))
-    if not seconds or call.started_at is None or call.started_at < since:
-        return call
-    return shifted(call, seconds)
+def _reads_own(own: Call | None, call: Call, leader: Call) -> bool:
+    """Whether a request finds what its own lane left, and no less in it than in the leader's."""
+    if own is None or own.prompt is None or call.prompt is None or leader.prompt is None:
+        return False
+    if common_blocks(own.prompt, call.prompt) < common_blocks(leader.prompt, call.prompt):
+        return False
+    readable, start = readable_from(own), call.started_at
+    if readable is None or start is None or own.started_at is None or readable > start:
+        return False
+    lifetime = TTL_SECONDS.get(tail_marker(own.prompt).ttl or DEFAULT_TTL, 0.0)
+    return start - own.started_at < lifetime
 
 
 def _endpoint(prompts: Sequence[Prompt | None]) -> int:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from cacheaudit.model.call import Call
-from cacheaudit.model.prompt import Prompt
+from cacheaudit.model.prompt import Marker, Prompt
 from cacheaudit.simulate.edit import MARKERS, Settings
 from cacheaudit.simulate.edits._rewrite import (
     common_blocks,
     last_marked,
+    marked_at,
     need_change,
     need_prompts,
     remarked,
@@ -20,9 +21,15 @@ from cacheaudit.simulate.edits._rewrite import (
     with_prompt,
 )
 
+# A lookup visits 20 positions; a few can be spared.
+_FAR = 15
+
 
 class MarkPrevious(Settings, frozen=True, kw_only=True):
     """Add a marker on the block that the previous request marked last.
+
+    Where no marker is free and the end lies far back, an older marker of the conversation moves
+    there.
 
     Attributes:
         over: Only where more content blocks than this were appended.
@@ -35,7 +42,7 @@ class MarkPrevious(Settings, frozen=True, kw_only=True):
     over: int = 0
 
     def apply(self, calls: Sequence[Call]) -> Sequence[Call]:
-        """Add the markers where there is room for one."""
+        """Add the markers."""
         need_prompts(calls, self.name)
         changed = list(calls)
         for index, call, before in with_previous(calls):
@@ -50,11 +57,22 @@ class MarkPrevious(Settings, frozen=True, kw_only=True):
     def _marked(self, prompt: Prompt, before: Prompt) -> Prompt:
         end = last_marked(before)
         is_shared = 0 <= end < common_blocks(prompt, before)
-        if not is_shared or len(prompt.blocks) - 1 - end <= self.over:
+        added = len(prompt.blocks) - 1 - end
+        if not is_shared or added <= self.over or prompt.blocks[end].marker is not None:
             return prompt
-        if prompt.blocks[end].marker is not None or room(prompt) < 1:
-            return prompt
-        return remarked(prompt, {end: tail_marker(prompt)})
+        wanted: dict[int, Marker | None] = {end: tail_marker(prompt)}
+        if room(prompt) < 1:
+            older = _older(prompt, end)
+            if older is None or added <= _FAR:
+                return prompt
+            wanted[older] = None
+        return remarked(prompt, wanted)
+
+
+def _older(prompt: Prompt, end: int) -> int | None:
+    """Return the conversation's nearest marker in front of a content block."""
+    in_front = [i for i in marked_at(prompt) if i < end and prompt.blocks[i].level == "messages"]
+    return in_front[-1] if in_front else None
 
 
 EDIT = MarkPrevious
