@@ -2,8 +2,8 @@
 
 From GPT-5.6 on only breakpoints are kept, and one stands at the end of the latest message unasked;
 what other conversations share, the instructions, needs one of its own. It costs nothing: those
-tokens are written with the rest. Earlier models keep the longest prefix; a key keeps requests with
-one beginning on one server.
+tokens are written with the rest. A key there parts the cache (:mod:`~.keys`). Earlier models keep
+the longest prefix; a key keeps requests with one beginning on one server.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from cacheaudit.agent.planner.apply import Spot, marked
+from cacheaudit.agent.planner.keys import keyed
 from cacheaudit.model.tokens import BYTES_PER_TOKEN
 from cacheaudit.providers.shape import is_responses
 
@@ -78,8 +79,23 @@ def plan(
     line.logical = request.logical
     if facts.machine == "openai_v1":
         return _routed(request, body, session, policy, routes, front, least)
-    made = _with_breakpoints(body, session, front, least)
+    made, reason = _with_breakpoints(body, front, least)
+    session.notes.marked += made is not body
+    session.notes.roles["system"] += made is not body
+    made = keyed(made, session, target, policy)
+    if made is body and reason is not None:
+        session.notes.leave(reason)
     return _compared(made, line, target, policy)
+
+
+def continued(
+    body: Mapping[str, Any], session: SessionMemory, target: Target | None, policy: PlanPolicy
+) -> Mapping[str, Any]:
+    """Return a request that goes on with a stored response, with the key that this one had."""
+    facts = None if target is None else target.facts
+    if target is None or facts is None or facts.machine != "openai_v2" or not is_responses(body):
+        return body
+    return keyed(body, session, target, policy)
 
 
 def _routed(
@@ -107,22 +123,19 @@ def _routed(
 
 
 def _with_breakpoints(
-    body: Mapping[str, Any], session: SessionMemory, front: bytes, least: int
-) -> Mapping[str, Any]:
+    body: Mapping[str, Any], front: bytes, least: int
+) -> tuple[Mapping[str, Any], str | None]:
+    """Return a request with its breakpoint, or itself and why there is none."""
     if b'"prompt_cache_breakpoint"' in _encode(body) or _options(body).get("mode") == "explicit":
-        session.notes.leave("the caller placed markers")
-        return body
+        return body, "the caller placed markers"
     field = "input" if is_responses(body) else "messages"
     text = "input_text" if field == "input" else "text"
     turns = body.get(field)
     end = _leading_end(turns)
     if end is None or len(front) / BYTES_PER_TOKEN < least:
-        session.notes.leave("no instructions that a breakpoint could keep apart")
-        return body
-    session.notes.marked += 1
-    session.notes.roles["system"] += 1
+        return body, "no instructions that a breakpoint could keep apart"
     spot = Spot("messages", end[0], end[1], _MARKER, field=_FIELD, text=text)
-    return marked(body, [spot], turns=field)
+    return marked(body, [spot], turns=field), None
 
 
 def _compared(

@@ -91,8 +91,10 @@ class BreakpointPlanner:
         target = target_of(body, request.url, request.at)
         reason = _unfit(body, target)
         if reason is not None or target is None or target.facts is None:
-            session.notes.leave(reason or "no cache rules are known of the model")
-            return body
+            made = implicit.continued(body, session, target, self.policy)
+            if made is body:
+                session.notes.leave(reason or "no cache rules are known of the model")
+            return made
         if self.policy.stable_tools:
             body = tools.in_order(body, session)
         if self.policy.stable_inputs:

@@ -28,7 +28,8 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
         stable_inputs: Send the arguments of earlier tool calls in the key order in which they were
             sent first.
         diagnostics: Ask the provider why a prefix was not reused, where it answers that.
-        routing: Set ``prompt_cache_key`` where it is a mere hint for routing.
+        routing: Set ``prompt_cache_key`` where a request has none: it is a hint for routing up to
+            GPT-5.5 and parts the cache from GPT-5.6 on.
         never_behind: A session that is ahead of what it would cost without markers places none
             that could put it behind. Off: the expected price alone decides.
         risk: While a session is not ahead, the part of its input that may be lost on writes that

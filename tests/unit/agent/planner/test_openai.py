@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cacheaudit import CacheAudit
 from cacheaudit.agent.planner.implicit import Routes
+from cacheaudit.agent.planner.keys import key_of
 from cacheaudit.agent.planner.planner import BreakpointPlanner
 from cacheaudit.agent.planner.policy import PlanPolicy
 from cacheaudit.jobs.lint import lint_body
@@ -76,7 +77,7 @@ def test_instructions_get_a_breakpoint_of_their_own() -> None:
         }
     ]
     assert made["messages"][1:] == body["messages"][1:]
-    assert "prompt_cache_key" not in made
+    assert made["prompt_cache_key"] == key_of(body)
     assert [p.rule for p in lint_body(made)] == [p.rule for p in lint_body(body)]
 
 
@@ -99,7 +100,9 @@ def test_so_do_those_of_a_response() -> None:
     ids=["explicit mode", "no instructions", "short", "continued"],
 )
 def test_nothing_else_is_touched(change: dict[str, Any]) -> None:
-    assert plan(BreakpointPlanner(), {**chat(), **change}) is None
+    planner = BreakpointPlanner(PlanPolicy(routing=False))
+    assert plan(planner, {**chat(), **change}) is None
+    assert any("1 left as sent" in line for line in planner.report("s"))
 
 
 def test_a_planned_request_is_planned_no_more() -> None:
