@@ -139,6 +139,9 @@ class PrefixCache(ABC):
         page_size: Tokens in a page.
         policy: Order of eviction.
         tails: Whether a match also reports a part of one more page.
+
+    Attributes:
+        evictable: Cached pages that nobody uses; others only read it.
     """
 
     name: str
@@ -161,18 +164,13 @@ class PrefixCache(ABC):
         self._learner = self._queue if isinstance(self._queue, Learner) else None
         self._clock = 0
         self._version = 0
-        self._evictable = 0
+        self.evictable = 0
         self._cached = 0
-
-    @property
-    def evictable(self) -> int:
-        """Cached pages that nobody uses."""
-        return self._evictable
 
     @property
     def pinned(self) -> int:
         """Cached pages in use."""
-        return self._cached - self._evictable
+        return self._cached - self.evictable
 
     @property
     def cached(self) -> int:

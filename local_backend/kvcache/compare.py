@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra
 
@@ -66,7 +66,7 @@ def common_tokens(
     return min(count, *limits)
 
 
-def nearest(order: list[bytes], wanted: bytes) -> list[bytes]:
+def nearest(order: Sequence[bytes], wanted: bytes) -> Sequence[bytes]:
     """The neighbours in a sorted list: among them is the one with the longest common beginning."""
     at = bisect_left(order, wanted)
     return order[max(at - 1, 0) : at + 1]

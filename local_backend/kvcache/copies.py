@@ -19,14 +19,15 @@ class _Pending:
 
 
 class PendingCopies:
-    """The list; sources are protected from the moment of the request until `finish`."""
+    """The list; sources are protected from the moment of the request until `finish`.
+
+    Attributes:
+        pending: By group and target; others only ask whether there are any.
+    """
 
     def __init__(self, groups: Sequence[CacheGroup]) -> None:
         self._stores = {group.spec.name: group.store for group in groups}
-        self._pending: dict[tuple[str, int], _Pending] = {}
-
-    def __len__(self) -> int:
-        return len(self._pending)
+        self.pending: dict[tuple[str, int], _Pending] = {}
 
     def from_cache(self, group: CacheGroup, table: Table, pin: Pin, plan: Plan) -> None:
         """The first tokens of a cached page go into the first page of a request's own."""
@@ -44,19 +45,19 @@ class PendingCopies:
         self._add(copy, lambda: group.drop(array("i", [source])), held=source)
 
     def _add(self, copy: Copy, release: Callable[[], None], held: int) -> None:
-        self._pending[copy.group, copy.target] = _Pending(copy, release, held)
+        self.pending[copy.group, copy.target] = _Pending(copy, release, held)
 
     def due(self) -> list[Copy]:
         """All that must run before the next computation."""
-        return [pending.copy for pending in self._pending.values()]
+        return [pending.copy for pending in self.pending.values()]
 
     def concerns(self, group: str, pages: Collection[int]) -> bool:
         """Whether one of the pages waits for its content."""
-        return any((group, page) in self._pending for page in pages)
+        return any((group, page) in self.pending for page in pages)
 
     def run(self) -> int:
         """Do all copies in the stores, and finish them; how many there were."""
-        for pending in self._pending.values():
+        for pending in self.pending.values():
             store = self._stores[pending.copy.group]
             if store is not None:
                 store.copy_page(pending.copy.source, pending.copy.target)
@@ -64,7 +65,7 @@ class PendingCopies:
 
     def finish(self) -> int:
         """The copies have run: sources need no protection any more."""
-        ended, self._pending = self._pending, {}
+        ended, self.pending = self.pending, {}
         for pending in ended.values():
             pending.release()
         return len(ended)
@@ -72,12 +73,12 @@ class PendingCopies:
     def cancel(self, group: str, pages: Collection[int]) -> None:
         """Forget copies into pages that are about to be given up."""
         for page in pages:
-            pending = self._pending.pop((group, page), None)
+            pending = self.pending.pop((group, page), None)
             if pending is not None:
                 pending.release()
 
     def held(self, group: str) -> Iterator[int]:
         """Pages of a group that only a pending copy holds."""
-        for (name, _), pending in self._pending.items():
+        for (name, _), pending in self.pending.items():
             if name == group and pending.held:
                 yield pending.held

@@ -15,22 +15,25 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from local_backend._typing import override
 from local_backend.kvcache.evict import Candidates, Entry, Learner, Policy, Rank
 
 # Bounds of the classes of age, three to each doubling.
 _AGES = tuple(sorted({0, *(int(2 ** (step / 3)) for step in range(60))}))
+# Ages below this are looked up in a list.
+_NEAR = 1 << 13
 
 
 class Cost(Policy):
     """The least expected saving goes first.
 
     Args:
-        sample: Candidates looked at for each eviction.
+        sample: Candidates looked at for each eviction, at least, evenly spread over them.
         depth_pages: Page at which a token costs twice what the first one costs, since attention
             grows with the position; 0 where all cost the same.
-        seed: Of the drawing of candidates.
+        seed: Of the drawing of the first candidate.
     """
 
     name = "cost"
@@ -66,6 +69,7 @@ class ReuseTimes:
         self._seen = [0.0] * len(_AGES)
         self._uses = 0.0
         self._count = 0
+        self._near: list[float] = []
         self.index: list[float] | None = None
 
     def used(self) -> None:
@@ -79,31 +83,50 @@ class ReuseTimes:
         """It was asked for again after so long."""
         self._seen[bisect_right(_AGES, age) - 1] += 1
 
-    def at(self, age: int) -> float:
-        """Hits to be expected for each unit of time from this age on."""
-        if self.index is None:
-            return -float(age)
-        return self.index[bisect_right(_AGES, age) - 1]
+    def at(self, ages: Sequence[int]) -> list[float]:
+        """Hits to be expected for each unit of time from each of some ages on."""
+        index, near = self.index, self._near
+        if index is None:
+            return [-float(age) for age in ages]
+        if max(ages) < _NEAR:
+            return [near[age] for age in ages]
+        return [index[bisect_right(_AGES, age) - 1] for age in ages]
 
     def _compute(self) -> None:
         total = max(self._uses, sum(self._seen))
-        share = [count / total for count in self._seen]
-        alive = [1.0]
-        for part in share:
-            alive.append(alive[-1] - part)
-        index = []
-        for age in range(len(_AGES)):
-            hits = time = best = 0.0
-            for later in range(age, len(_AGES) - 1):
-                hits += share[later]
-                span = _AGES[later + 1] - _AGES[later]
-                time += span * (alive[later] + alive[later + 1]) / 2
-                if time > 0:
-                    best = max(best, hits / time)
-            index.append(best)
-        self.index = index
+        times, hits = [0.0], [0.0]
+        alive = 1.0
+        for age, count in enumerate(self._seen[:-1]):
+            share = count / total
+            times.append(times[-1] + (_AGES[age + 1] - _AGES[age]) * (alive - share / 2))
+            hits.append(hits[-1] + share)
+            alive -= share
+        self.index = _steepest(times, hits)
+        self._near = []
+        for value, first, last in zip(self.index, _AGES, _AGES[1:], strict=False):
+            self._near += [value] * (min(last, _NEAR) - first)
         self._seen = [count * self._decay for count in self._seen]
         self._uses *= self._decay
+
+
+def _steepest(times: Sequence[float], hits: Sequence[float]) -> list[float]:
+    """For each point of a rising line, the steepest way to a later one; never below 0.
+
+    The later points that can be reached most steeply form a hull, which is built from the end.
+    """
+    found = [0.0] * len(times)
+    hull = [len(times) - 1]
+    for point in range(len(times) - 2, -1, -1):
+        while True:
+            ahead = hull[-1]
+            width = times[ahead] - times[point]
+            slope = (hits[ahead] - hits[point]) / width if width > 0 else 0.0
+            if len(hull) == 1 or slope > found[ahead]:
+                break
+            hull.pop()  # from here the way to the one behind it is as steep
+        found[point] = max(slope, 0.0)
+        hull.append(point)
+    return found
 
 
 class CostQueue(Learner):
@@ -122,6 +145,7 @@ class CostQueue(Learner):
         self._remembered = remembered
         self._random = random.Random(policy.seed)  # noqa: S311 - no secret depends on it
         self._entries: list[Entry] = []
+        self._stamps: list[int] = []
         self._starts: list[int] = []
         self._gone: dict[int, int] = {}
         self._chosen: Entry | None = None
@@ -133,6 +157,7 @@ class CostQueue(Learner):
     @override
     def push(self, entry: Entry, start: int, pages: int, now: int) -> None:
         self._entries.append(entry)
+        self._stamps.append(entry.stamp)
         self._starts.append(start)
         entry.ticket = len(self._entries)
         if entry.stamp == now:
@@ -144,9 +169,9 @@ class CostQueue(Learner):
         if place < 0:
             return
         entry.ticket = 0
-        last, start = self._entries.pop(), self._starts.pop()
+        last, stamp, start = self._entries.pop(), self._stamps.pop(), self._starts.pop()
         if last is not entry:
-            self._entries[place], self._starts[place] = last, start
+            self._entries[place], self._stamps[place], self._starts[place] = last, stamp, start
             last.ticket = place + 1
 
     @override
@@ -154,16 +179,23 @@ class CostQueue(Learner):
         count = len(self._entries)
         if not count:
             return None
-        best: tuple[float, int] | None = None
-        draw = self._random.random
-        for number in range(min(count, self._sample)):
-            place = number if count <= self._sample else int(draw() * count)
-            entry = self._entries[place]
-            value = self.times.at(now - entry.stamp)
-            value *= 1 + self._slope * self._starts[place] if value > 0 else 1
-            if best is None or (value, entry.stamp) < best:
-                best = (value, entry.stamp)
-                self._chosen = entry
+        stride = max(1, count // self._sample)
+        begin = int(self._random.random() * stride)
+        stamps = self._stamps[begin::stride]
+        values = self.times.at([now - stamp for stamp in stamps])
+        if self._slope:
+            starts = self._starts[begin::stride]
+            values = [
+                value * (1 + self._slope * start) if value > 0 else value
+                for value, start in zip(values, starts, strict=True)
+            ]
+        least = min(values)
+        oldest = min([s for s, value in zip(stamps, values, strict=True) if value == least])
+        # Equal stamps have equal values, unless the place in the prompt counts too.
+        place = stamps.index(oldest)
+        while values[place] != least:
+            place = stamps.index(oldest, place + 1)
+        self._chosen = self._entries[begin + stride * place]
         return self._chosen
 
     @override

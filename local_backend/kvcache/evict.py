@@ -118,6 +118,10 @@ class Lru(Policy):
     def rank(self, entry: Entry, start: int, pages: int) -> Rank:
         return entry.stamp
 
+    @override
+    def make_queue(self) -> Candidates:
+        return StampQueue(self)
+
 
 class Lfu(Policy):
     """The least often hit goes first; among equals the least recently used."""
@@ -152,8 +156,11 @@ class LeafQueue(Candidates):
         heap = self._heap
         heapq.heappush(heap, (self.policy.rank(entry, start, pages), ticket, entry))
         if len(heap) > 4 * self._live + 64:
-            self._heap = [item for item in heap if item[2].ticket == item[1]]
-            heapq.heapify(self._heap)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        self._heap = [item for item in self._heap if item[2].ticket == item[1]]
+        heapq.heapify(self._heap)
 
     @override
     def discard(self, entry: Entry) -> None:
@@ -176,3 +183,18 @@ class LeafQueue(Candidates):
         _, _, entry = heapq.heappop(self._heap)
         entry.ticket = 0
         self._live -= 1
+
+
+class StampQueue(LeafQueue):
+    """The same by last use alone, without asking a policy for each rank."""
+
+    __slots__ = ()
+
+    @override
+    def push(self, entry: Entry, start: int, pages: int, now: int) -> None:
+        self._tickets = entry.ticket = ticket = self._tickets + 1
+        self._live += 1
+        heap = self._heap
+        heapq.heappush(heap, (entry.stamp, ticket, entry))
+        if len(heap) > 4 * self._live + 64:
+            self._tidy()

@@ -49,6 +49,7 @@ class Plan:
         tail_tokens: Tokens of the next page that can be copied.
         restore: Page index and identity of those that a tier has to give.
         place: Where it was found; the group's own affair.
+        need: Pages to allocate, as the last `CacheGroup.fits` found.
     """
 
     length: int
@@ -57,6 +58,7 @@ class Plan:
     tail_tokens: int = 0
     restore: Sequence[tuple[int, bytes]] = ()
     place: object = None
+    need: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,11 @@ class CacheGroup(ABC):
 
         A tail is given up where its source would take the place of a page that is needed.
         """
-        room = self.pool.available + self.evictable
-        need = self.need(plan, tokens)
-        if need > room - plan.idle and plan.tail_tokens and isinstance(plan.place, Match):
+        room = len(self.pool.free) + self.evictable
+        plan.need = need = self.need(plan, tokens)
+        if need <= room - plan.idle:
+            return True
+        if plan.tail_tokens and isinstance(plan.place, Match):
             plan.tail_tokens, plan.idle = 0, plan.place.idle
         return need <= room - plan.idle
 
@@ -240,16 +244,17 @@ class CacheGroup(ABC):
         Raises:
             OutOfPagesError: There are not as many; nothing was changed.
         """
-        short = count - self.pool.available
+        pool = self.pool
+        short = count - len(pool.free)
         if short > 0:
             if short > self.evictable:
                 raise OutOfPagesError(
-                    f"{count} pages wanted in group {self.spec.name}: {self.pool.available} are"
+                    f"{count} pages wanted in group {self.spec.name}: {pool.available} are"
                     f" free, {self.evictable} may be evicted"
                 )
             self.evict(short)
         self.owned += count
-        return self.pool.allocate(count)
+        return pool.allocate(count)
 
     def drop(self, pages: array[int]) -> None:
         """Give up a sequence's share of pages."""

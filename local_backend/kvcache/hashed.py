@@ -124,7 +124,7 @@ class HashCache(PrefixCache):
         stamp = self._tick()
         for block in blocks:
             if not block.lock:
-                self._evictable -= 1
+                self.evictable -= 1
                 if block.ticket:
                     self._queue.discard(block)
             block.lock += 1
@@ -136,7 +136,7 @@ class HashCache(PrefixCache):
 
     def _lock(self, block: Block) -> None:
         if block.lock == 0:
-            self._evictable -= 1
+            self.evictable -= 1
             self._queue.discard(block)
         block.lock += 1
         self.books.updates += 1
@@ -209,7 +209,7 @@ class HashCache(PrefixCache):
         if block.parent is not None:
             block.parent.children += 1
         self._cached += 1
-        self._evictable += 1
+        self.evictable += 1
         self.books.updates += 1
 
     @override
@@ -221,7 +221,7 @@ class HashCache(PrefixCache):
             block.lock -= 1
             block.stamp = stamp or block.stamp
             if block.lock == 0:
-                self._evictable += 1
+                self.evictable += 1
                 if not block.children:
                     self._queue.push(block, block.index, 1, self._clock)
         self.books.updates += len(pin.place)
@@ -241,7 +241,7 @@ class HashCache(PrefixCache):
             victims.append((block.key, block.page))
         total = len(freed)
         self._cached -= total
-        self._evictable -= total
+        self.evictable -= total
         self.books.updates += total
         self.books.evicted_pages += total
         if total:
@@ -326,7 +326,7 @@ class HashCache(PrefixCache):
         blocks = self.blocks()
         require(len(blocks) == self._cached, "the number of pages is wrong")
         idle = [block for block in blocks if block.lock == 0]
-        require(len(idle) == self._evictable, "evictable pages are miscounted")
+        require(len(idle) == self.evictable, "evictable pages are miscounted")
         leaves = sum(1 for block in idle if not block.children)
         require(leaves == len(self._queue), "candidates are miscounted")
         children: dict[int, int] = {}

@@ -99,8 +99,9 @@ class TokenKey:
         self.root = namespace if isinstance(namespace, bytes) else namespace.root()
         self.data = tokens if isinstance(tokens, bytes) else pack_tokens(tokens)
         self.spans = spans
-        self._chains: dict[int, list[bytes]] = {}
-        self._extras: dict[int, Mapping[int, PageExtra]] = {}
+        # By page size; most keys are never asked for either.
+        self._chains: dict[int, list[bytes]] | None = None
+        self._extras: dict[int, Mapping[int, PageExtra]] | None = None
 
     def __len__(self) -> int:
         return len(self.data) // TOKEN_BYTES
@@ -108,9 +109,11 @@ class TokenKey:
     def copy(self) -> TokenKey:
         """An independent key with the same content."""
         other = TokenKey.__new__(type(self))
-        other.root, other.data, other.spans = self.root, self.data, self.spans
+        other.root = self.root
+        other.data = self.data
+        other.spans = self.spans
         chains = self._chains
-        other._chains = {size: list(chain) for size, chain in chains.items()} if chains else {}
+        other._chains = {size: list(chain) for size, chain in chains.items()} if chains else None
         other._extras = self._extras
         return other
 
@@ -119,15 +122,15 @@ class TokenKey:
         self.data += tokens
         if spans:
             self.spans += spans
-            self._extras = {}
+            self._extras = None
 
     def cut(self, length: int) -> None:
         """Drop every token from a position on."""
         self.data = self.data[: length * TOKEN_BYTES]
         if self.spans:
             self.spans = tuple(span for span in self.spans if span.start < length)
-            self._extras = {}
-        for size, chain in self._chains.items():
+            self._extras = None
+        for size, chain in (self._chains or {}).items():
             del chain[length // size :]
 
     def tokens(self) -> list[int]:
@@ -138,10 +141,11 @@ class TokenKey:
         """By page, what distinguishes it beyond its tokens; most prompts have none."""
         if not self.spans:
             return {}
-        found = self._extras.get(page_size)
+        known = self._extras or {}
+        found = known.get(page_size)
         if found is None:
             found = _page_extras(self.spans, page_size)
-            self._extras = {**self._extras, page_size: found}
+            self._extras = {**known, page_size: found}
         return found
 
     def chain(self, page_size: int, count: int) -> list[bytes]:
@@ -149,6 +153,8 @@ class TokenKey:
 
         The list belongs to the key: read it, and do not keep it across an append or a cut.
         """
+        if self._chains is None:
+            self._chains = {}
         chain = self._chains.setdefault(page_size, [])
         known = len(chain)
         stop = min(count, len(self) // page_size)

@@ -134,8 +134,7 @@ class CacheManager:
         for group, plan in zip(self.groups, joint.plans, strict=True):
             if not group.fits(plan, tokens):
                 self.require_possible(name, tokens)
-                need = group.need(plan, tokens)
-                self.events.emit(EventKind.REFUSE, need, 0, name, group=group.spec.name)
+                self.events.emit(EventKind.REFUSE, plan.need, 0, name, group=group.spec.name)
                 return False
         return True
 
@@ -167,9 +166,10 @@ class CacheManager:
         evicted = 0
         for index, (group, plan) in enumerate(zip(self.groups, joint.plans, strict=True)):
             bytes_of = _NO_PAYLOADS if payloads is None else payloads[index]
-            before = group.pool.available
+            free = group.pool.free
+            before = len(free)
             table, tail = group.open(plan, sequence.key, tokens, bytes_of)
-            evicted += group.pool.available - before + group.need(plan, tokens)
+            evicted += len(free) - before + plan.need
             sequence.tables.append(table)
             if tail is not None:
                 self._copies.from_cache(group, table, tail, plan)
@@ -183,7 +183,8 @@ class CacheManager:
         sequence.computed = hit = joint.length + sequence.copied
         sequence.resident = hit - sequence.restored
         sequence.container, sequence.capacity = container, tokens
-        sequence.limited_by = joint.limited_by
+        if joint.limited_by:
+            sequence.limited_by = joint.limited_by
         self._live[name] = sequence
         kind = EventKind.HIT if hit else EventKind.MISS
         self.events.emit(kind, 0, hit, name, limited_by=joint.limited_by)
@@ -249,18 +250,20 @@ class CacheManager:
         Raises:
             CacheStateError: There are not as many tokens, or a copy into the pages is due.
         """
-        self._require_live(sequence)
-        if computed > len(sequence.key) or computed < sequence.computed:
+        if not sequence.is_live:
+            self._require_live(sequence)
+        key = sequence.key
+        if not sequence.computed <= computed <= len(key):
             raise CacheStateError(
                 f"request {sequence.name!r} has {len(sequence.key)} tokens, {sequence.computed} of"
                 f" them computed; {computed} is not possible"
             )
-        if self._copies:
+        if self._copies.pending:
             self._require_copied(sequence)
         published = 0
         for group, table in zip(self.groups, sequence.tables, strict=True):
             start = table.published
-            count = group.commit(table, sequence.key, computed)
+            count = group.commit(table, key, computed)
             if count and self.offload is not None:
                 self.offload.published(group, table, start)
             published += count
@@ -324,7 +327,7 @@ class CacheManager:
             if len(mine) > group.pool.available + group.evictable:
                 raise OutOfPagesError(f"{len(mine)} pages are missing to separate shared ones")
             shared.extend((group, number, i) for i in mine)
-        if shared and self._copies:
+        if shared and self._copies.pending:
             self._require_copied(sequence)
         made = []
         for group, number, index in shared:
@@ -345,7 +348,7 @@ class CacheManager:
         self._require_live(sequence)
         if name in self._live:
             raise CacheStateError(f"request {name!r} is live already")
-        if self._copies:
+        if self._copies.pending:
             self._require_copied(sequence)
         self.commit(sequence, sequence.computed)
         other = Sequence(name, sequence.key.copy())
@@ -363,10 +366,11 @@ class CacheManager:
 
         So does the page that never became full, where tails are reused, as long as there is room.
         """
-        self._require_live(sequence)
+        if not sequence.is_live:
+            self._require_live(sequence)
         for group, table in zip(self.groups, sequence.tables, strict=True):
             waits = False
-            if self._copies:
+            if self._copies.pending:
                 own = self._sole(group, group.table_pages(table))
                 waits = self._copies.concerns(group.spec.name, own)
                 self._copies.cancel(group.spec.name, own)

@@ -141,7 +141,7 @@ class NaiveCache(PrefixCache):
         return Pin(list(records), len(records), stamp)
 
     def _lock(self, record: Record) -> None:
-        self._evictable -= record.lock == 0
+        self.evictable -= record.lock == 0
         record.lock += 1
         self.books.updates += 1
 
@@ -184,7 +184,7 @@ class NaiveCache(PrefixCache):
                 record = Record(prefix, page, pin.stamp)
                 self.records.append(record)
                 self._cached += 1
-                self._evictable += 1
+                self.evictable += 1
                 self._drop_covered(prefix)
             else:
                 known += 1
@@ -209,7 +209,7 @@ class NaiveCache(PrefixCache):
         self._drop_covered(prefix)
         self.ends.append(Record(prefix, page, self._tick()))
         self._cached += 1
-        self._evictable += 1
+        self.evictable += 1
         self._version += 1
         return True
 
@@ -231,7 +231,7 @@ class NaiveCache(PrefixCache):
     def _drop_end(self, end: Record) -> None:
         self.ends.remove(end)
         self._cached -= 1
-        self._evictable -= 1
+        self.evictable -= 1
         self.pool.drop(array("i", [end.page]))
 
     @override
@@ -242,7 +242,7 @@ class NaiveCache(PrefixCache):
         for record in pin.place:
             record.lock -= 1
             record.stamp = stamp or record.stamp
-            self._evictable += record.lock == 0
+            self.evictable += record.lock == 0
             self.books.updates += 1
         self._version += 1
 
@@ -277,7 +277,7 @@ class NaiveCache(PrefixCache):
             self.records.remove(victim)
             freed.append(victim.page)
         self._cached -= len(freed)
-        self._evictable -= len(freed)
+        self.evictable -= len(freed)
         self.books.evicted_pages += len(freed) + gone
         self._version += bool(freed) or bool(gone)
         if victims and self.victim_sink is not None:
@@ -332,7 +332,7 @@ class NaiveCache(PrefixCache):
                 self._cached += 1
             ends.append(prefix)
             self._clock = max(self._clock, segment.stamp)
-        self._evictable = self._cached
+        self.evictable = self._cached
         self._version += 1
 
     @override
@@ -340,7 +340,7 @@ class NaiveCache(PrefixCache):
         records = [*self.records, *self.ends]
         require(len(records) == self._cached, "the number of pages is wrong")
         idle = sum(1 for record in records if record.lock == 0)
-        require(idle == self._evictable, "evictable pages are miscounted")
+        require(idle == self.evictable, "evictable pages are miscounted")
         prefixes = {record.prefix for record in records}
         require(len(prefixes) == len(records), "a page is listed twice")
         for root, data, seen in prefixes:

@@ -53,7 +53,8 @@ class PagedGroup(CacheGroup):
         match = self.cache.match(key, limit)
         tail = match.tail
         idle = match.idle if tail is None else tail.idle
-        plan = Plan(match.length, len(match.pages), idle, match.tail_tokens, (), match)
+        resident = len(match.pages)
+        plan = Plan(match.length, resident, idle, match.tail_tokens, (), match)
         if tiers is not None:
             self._add_restorable(plan, match, key, limit, tiers, without)
         return plan
@@ -83,6 +84,10 @@ class PagedGroup(CacheGroup):
             plan.idle = match.idle
 
     @override
+    def need(self, plan: Plan, tokens: int) -> int:
+        return -(-tokens // self.page_size) - plan.resident
+
+    @override
     def _spared(self, plan: Plan) -> int:
         return plan.resident
 
@@ -95,7 +100,7 @@ class PagedGroup(CacheGroup):
             raise TypeError("the plan is of another group")
         pin = self.cache.pin(match, tail=plan.tail_tokens > 0)
         pages = match.pages
-        pages.extend(self.take(self.pages_for(tokens) - len(pages)))
+        pages.extend(self.take(self.need(plan, tokens)))
         table = PagedTable(pages, plan.resident, pin)
         if payloads and self.store is not None:
             for index, payload in payloads.items():

@@ -51,21 +51,25 @@ class PagePool:
 
     Args:
         pages: How many, without the null page.
+
+    Attributes:
+        total: Likewise.
+        free: Pages that nobody has, the next one last; others only read it.
     """
 
-    __slots__ = ("_free", "_holders", "total")
+    __slots__ = ("_holders", "free", "total")
 
     def __init__(self, pages: int) -> None:
         if pages < 1:
             raise ValueError(f"a pool needs at least one page, not {pages}")
         self.total = pages
-        self._free = array("i", range(pages, 0, -1))
+        self.free = array("i", range(pages, 0, -1))
         self._holders: dict[int, int] = {}
 
     @property
     def available(self) -> int:
         """Number of free pages."""
-        return len(self._free)
+        return len(self.free)
 
     def allocate(self, count: int) -> array[int]:
         """Take free pages; the one who asks owns them.
@@ -73,7 +77,7 @@ class PagePool:
         Raises:
             OutOfPagesError: There are not as many. None is taken.
         """
-        free = self._free
+        free = self.free
         if count > len(free):
             raise OutOfPagesError(f"{count} pages wanted, {len(free)} of {self.total} free")
         if count <= 0:
@@ -95,19 +99,19 @@ class PagePool:
             How many became free.
         """
         if not self._holders:
-            self._free.extend(pages)
+            self.free.extend(pages)
             return len(pages)
-        before = len(self._free)
+        before = len(self.free)
         holders = self._holders
         for page in pages:
             count = holders.get(page, 1)
             if count == 1:
-                self._free.append(page)
+                self.free.append(page)
             elif count == 2:
                 del holders[page]
             else:
                 holders[page] = count - 1
-        return len(self._free) - before
+        return len(self.free) - before
 
     def holders(self, page: int) -> int:
         """How many sequences hold an allocated page, or 1 for the cache that owns it."""
@@ -130,7 +134,7 @@ class PagePool:
         """
         held = Counter(owned)
         kept = Counter(cached)
-        free = Counter(self._free)
+        free = Counter(self.free)
         if any(count != self._holders.get(page, 1) for page, count in held.items()):
             raise CacheIntegrityError("holders of a page are not as many as counted")
         if self._holders.keys() - held.keys():

@@ -8,7 +8,6 @@ larger pages the part of a page that still agrees is reported as the match's tai
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 
 from local_backend._typing import override
@@ -25,7 +24,7 @@ from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra, TokenKey
 from local_backend.kvcache.pages import PagePool, no_pages
 from local_backend.kvcache.radix_check import check_tree
 from local_backend.kvcache.radix_ends import Ends, near
-from local_backend.kvcache.radix_node import Node
+from local_backend.kvcache.radix_node import NO_EXTRAS, Node
 from local_backend.kvcache.radix_segments import segments_of
 
 Extras = Mapping[int, PageExtra]
@@ -60,7 +59,7 @@ class RadixCache(PrefixCache):
         node = self._roots.get(key.root)
         if node is None:
             return Match(0, pages, 0, key.root, None, 0, self._version)
-        extras = key.extras(self.page_size)
+        extras = key.extras(self.page_size) if key.spans else NO_EXTRAS
         at = idle = offset = 0
         while at < stop:
             first = data[at : at + step]
@@ -75,10 +74,12 @@ class RadixCache(PrefixCache):
                 offset = len(held)
                 pages.extend(held)
                 at = after
-            else:
-                offset = self._agreeing(child, data, at, stop, extras)
-                pages.extend(held[:offset])
-                at += offset * step
+                if child.lock == 0:
+                    idle += offset
+                continue
+            offset = self._agreeing(child, data, at, stop, extras)
+            pages.extend(held[:offset])
+            at += offset * step
             if child.lock == 0:
                 idle += offset
             if offset < len(held):
@@ -135,8 +136,7 @@ class RadixCache(PrefixCache):
         if self._learner is not None and node is not None and node.ticket:
             self._learner.reused(node, self._clock)
         if node is None:
-            node = self._roots[match.root] = Node(b"", no_pages(), None, 0, {})
-            node.chain.append(match.root)
+            node = self._roots[match.root] = Node.start_of(match.root)
         elif match.offset < len(node.pages):
             node = self._split(node, match.offset)
         pin = self._pin_node(node, match.length)
@@ -153,13 +153,14 @@ class RadixCache(PrefixCache):
         return pin
 
     def _pin_node(self, node: Node, length: int) -> Pin:
-        stamp = self._tick()
+        self._clock = stamp = self._clock + 1
         walk: Node | None = node
         updates = 0
         while walk is not None:
             if walk.lock == 0:
-                self._evictable -= len(walk.pages)
-                self._queue.discard(walk)
+                self.evictable -= len(walk.pages)
+                if walk.ticket:
+                    self._queue.discard(walk)
             walk.lock += 1
             walk.stamp = stamp
             walk.hits += 1
@@ -206,7 +207,7 @@ class RadixCache(PrefixCache):
             if found < len(child.pages):
                 child = self._split(child, found)
             if child.lock == 0:
-                self._evictable -= found
+                self.evictable -= found
                 self._queue.discard(child)
             child.lock += 1
             self.books.updates += 1
@@ -228,30 +229,32 @@ class RadixCache(PrefixCache):
 
     @override
     def unpin(self, pin: Pin, *, is_use: bool = True) -> None:
-        self._require_live(pin)
+        if not pin.is_live:
+            self._require_live(pin)
         pin.is_live = False
-        stamp = self._tick() if is_use else 0
+        stamp = 0
+        if is_use:
+            self._clock = stamp = self._clock + 1
         walk: Node | None = pin.place
         updates = 0
         while walk is not None:
-            walk.lock -= 1
+            walk.lock = lock = walk.lock - 1
             if stamp:
                 walk.stamp = stamp
             updates += 1
-            if walk.lock == 0:
-                self._evictable += len(walk.pages)
-                self._leave(walk)
+            if not lock:
+                self.evictable += len(walk.pages)
+                if not walk.children:
+                    self._leave(walk)
             walk = walk.parent
         self.books.updates += updates
         self._version += 1
 
     def _leave(self, node: Node) -> None:
-        """Make an idle node a candidate if nothing continues it."""
-        if node.children:
-            return
+        """Make an idle node that nothing continues a candidate."""
         if node.parent is None:
             if not node.ends:
-                self._roots.pop(node.chain[0], None)
+                self._roots.pop(node.name, None)
         elif len(node.data) < self.page_bytes:
             self._ends.leave(node)
         else:
@@ -259,26 +262,9 @@ class RadixCache(PrefixCache):
 
     def _split(self, node: Node, count: int) -> Node:
         """Cut a node behind its first pages. The node itself becomes the lower part."""
-        step = self.page_bytes
-        parent = node.parent
-        if parent is None:  # pragma: no cover - such nodes hold no pages
+        if node.parent is None:  # pragma: no cover - such nodes hold no pages
             raise AssertionError("the start of a namespace cannot be split")
-        first = node.first_key(step)
-        extras = {page: extra for page, extra in node.extras.items() if page < count}
-        upper = Node(node.data[: count * step], node.pages[:count], parent, node.stamp, extras)
-        upper.hits, upper.lock = node.hits, node.lock
-        upper.chain = node.chain[:count]
-        node.data = node.data[count * step :]
-        node.pages = node.pages[count:]
-        node.chain = node.chain[count:]
-        node.extras = {page - count: x for page, x in node.extras.items() if page >= count}
-        node.start += count
-        node.parent = upper
-        parent.children[first] = upper
-        lower = node.first_key(step)
-        upper.children[lower] = node
-        if self.tails:
-            upper.order.append(lower)
+        upper = node.split(count, self.page_bytes, node.parent, is_sorted=self.tails)
         self._nodes += 1
         self.books.splits += 1
         self.books.updates += 2
@@ -288,27 +274,33 @@ class RadixCache(PrefixCache):
 
     @override
     def extend(self, pin: Pin, key: TokenKey, pages: array[int]) -> int:
-        self._require_live(pin)
+        if not pin.is_live:
+            self._require_live(pin)
         step = self.page_bytes
         data = key.data
         at = pin.pages * step
         stop = at + len(pages) * step
         if stop > len(data):
             raise ValueError("more pages than the prompt has tokens for")
-        there = no_pages()
-        node = self._descend(pin.place, key, at, stop, there)
-        known = len(there)
-        at += known * step
-        if at < stop:
-            extras = key.extras(self.page_size)
-            node = self._add(node, pin, data[at:stop], pages[known:], extras)
-        pin.place = node
+        node: Node = pin.place
         pin.pages += len(pages)
         self._version += 1
+        known = 0
+        if node.children:
+            there = no_pages()
+            node = self._descend(node, key, at, stop, there)
+            if there:
+                known = len(there)
+                at += known * step
+                pages = pages[known:]
+        if at < stop:
+            extras = key.extras(self.page_size) if key.spans else NO_EXTRAS
+            node = self._add(node, pin, data[at:stop], pages, extras)
+        pin.place = node
         return known
 
     def _add(self, node: Node, pin: Pin, data: bytes, pages: array[int], extras: Extras) -> Node:
-        own: dict[int, PageExtra] = {}
+        own = NO_EXTRAS
         if extras:
             first = node.start + len(node.pages)
             inside = range(first, first + len(pages))
@@ -326,13 +318,15 @@ class RadixCache(PrefixCache):
             node.data += data
             node.pages.extend(pages)
             return node
+        first_page = data[: self.page_bytes]
         if self._learner is not None:
-            self._learner.came(data[: self.page_bytes], self._clock)
-        child = Node(data, pages, node, pin.stamp, own)
+            self._learner.came(first_page, self._clock)
+        name = branch_key(first_page, own.get(0)) if own else first_page
+        child = Node(data, pages, node, pin.stamp, own, name)
         child.lock = 1
         if node.ends:
-            self._drop(self._ends.covered(node, data[: self.page_bytes], own.get(0)))
-        self._attach(child)
+            self._drop(self._ends.covered(node, first_page, own.get(0)))
+        self._attach(child, node)
         return child
 
     @override
@@ -348,7 +342,7 @@ class RadixCache(PrefixCache):
             return False
         self._tick()
         self._cached += 1
-        self._evictable += 1
+        self.evictable += 1
         self._drop(covered)
         self._version += 1
         return True
@@ -358,18 +352,16 @@ class RadixCache(PrefixCache):
         for end in ends:
             self.pool.drop(end.pages)
             parent = end.parent
-            if parent is not None and parent.parent is None and parent.lock == 0:
+            is_start = parent is not None and parent.parent is None
+            if parent is not None and is_start and not (parent.lock or parent.children):
                 self._leave(parent)
         self._cached -= len(ends)
-        self._evictable -= len(ends)
+        self.evictable -= len(ends)
 
-    def _attach(self, child: Node) -> None:
-        parent = child.parent
-        if parent is not None:
-            first = child.first_key(self.page_bytes)
-            parent.children[first] = child
-            if self.tails:
-                insort(parent.order, first)
+    def _attach(self, child: Node, parent: Node) -> None:
+        parent.put_child(child)
+        if self.tails:
+            parent.sort_in(child.name)
         self._nodes += 1
 
     # Evicting.
@@ -378,40 +370,37 @@ class RadixCache(PrefixCache):
     def evict(self, count: int) -> int:
         freed = no_pages()
         victims: list[tuple[bytes, int]] = []
-        ends = self._ends.oldest(count) if self._ends else []
+        ends = self._ends.oldest(count) if self._ends.idle else ()
         if ends:
             self._drop(ends)
             count -= len(ends)
-        while len(freed) < count:
+        sink = self.victim_sink
+        while count > len(freed):
             node = self._queue.first(self._clock)
             if not isinstance(node, Node):
                 break
-            gone = min(count - len(freed), len(node.pages))
-            if self.victim_sink is not None:
-                items = list(zip(node.identities(self.page_bytes), node.pages, strict=True))
-                victims.extend(items[: -gone - 1 : -1])
-            freed.extend(node.pages[-gone:])
-            if gone < len(node.pages):
-                self._trim(node, len(node.pages) - gone)
+            pages = node.pages
+            kept = max(0, len(pages) - count + len(freed))
+            if sink is not None:
+                items = list(zip(node.identities(self.page_bytes), pages, strict=True))
+                victims.extend(reversed(items[kept:]))
+            if kept:
+                freed.extend(pages[kept:])
+                node.trim(kept, self.page_bytes)
             else:
+                freed.extend(pages)
                 self._remove(node)
             self.books.updates += 1
         total = len(freed)
-        self._evictable -= total
+        self.evictable -= total
         self._cached -= total
         self.books.evicted_pages += total + len(ends)
         self._version += 1
         if total:
-            if self.victim_sink is not None:
-                self.victim_sink(victims)
+            if sink is not None:
+                sink(victims)
             self.pool.drop(freed)
         return total + len(ends)
-
-    def _trim(self, node: Node, count: int) -> None:
-        node.pages = node.pages[:count]
-        node.data = node.data[: count * self.page_bytes]
-        del node.chain[count:]
-        node.extras = {page: extra for page, extra in node.extras.items() if page < count}
 
     def _remove(self, node: Node) -> None:
         self._queue.pop()
@@ -419,13 +408,12 @@ class RadixCache(PrefixCache):
         parent = node.parent
         if parent is None:  # pragma: no cover - such nodes are no candidates
             raise AssertionError("the start of a namespace cannot be evicted")
-        first = node.first_key(self.page_bytes)
         if self._learner is not None:
             self._learner.gone(node.data[: self.page_bytes], node)
-        del parent.children[first]
+        parent.take_child(node)
         if self.tails:
-            del parent.order[bisect_left(parent.order, first)]
-        if parent.lock == 0:
+            parent.sort_out(node.name)
+        if not (parent.lock or parent.children):
             self._leave(parent)
 
     # Identities, snapshots, checks.
@@ -448,7 +436,7 @@ class RadixCache(PrefixCache):
         while waiting:
             node = waiting.pop()
             yield node
-            waiting.extend(reversed(node.children.values()))
+            waiting.extend(reversed(list(node.children.values())))
 
     @override
     def all_pages(self) -> Iterator[int]:
@@ -471,15 +459,16 @@ class RadixCache(PrefixCache):
             elif segment.root in self._roots:
                 parent = self._roots[segment.root]
             else:
-                parent = self._roots[segment.root] = Node(b"", no_pages(), None, 0, {})
-                parent.chain.append(segment.root)
-            node = Node(segment.data, segment.pages, parent, segment.stamp, dict(segment.extras))
+                parent = self._roots[segment.root] = Node.start_of(segment.root)
+            extras = dict(segment.extras)
+            node = Node(segment.data, segment.pages, parent, segment.stamp, extras, b"")
+            node.name = node.first_key(self.page_bytes)
             node.hits = segment.hits
             self._clock = max(self._clock, segment.stamp)
-            self._attach(node)
+            self._attach(node, parent)
             nodes.append(node)
             self._cached += len(node.pages)
-        self._evictable = self._cached
+        self.evictable = self._cached
         for node in nodes:
             if not node.children:
                 self._leave(node)
@@ -492,7 +481,7 @@ class RadixCache(PrefixCache):
             self.page_bytes,
             self._nodes,
             self._cached,
-            self._evictable,
+            self.evictable,
             len(self._queue),
-            len(self._ends) if self.tails else None,
+            len(self._ends.idle) if self.tails else None,
         )

@@ -48,13 +48,14 @@ def check_tree(
     for node in nodes:
         _check_node(node, step)
         order = [] if idle_ends is None else sorted([*node.children, *node.ends])
-        require(node.order == order, "the order of children is wrong")
+        require([*node.order] == order, "the order of children is wrong")
         for name, end in node.ends.items():
             _check_end(name, end, node, step)
 
 
 def _check_end(name: bytes, end: Node, parent: Node, step: int) -> None:
-    require(end.parent is parent and name == end.first_key(step), "an end is filed wrongly")
+    filed = name == end.name == end.first_key(step)
+    require(end.parent is parent and filed, "an end is filed wrongly")
     require(0 < len(end.data) < step and len(end.pages) == 1, "an end is no part of one page")
     require(not (end.children or end.ends or end.ticket), "an end is continued or a candidate")
     require(0 <= end.lock <= parent.lock, "an end is pinned and its parent is not")
@@ -70,7 +71,8 @@ def _check_node(node: Node, step: int) -> None:
         require(used, "an empty namespace was kept")
         return
     require(len(node.pages) > 0, "a node is empty")
-    require(parent.children.get(node.first_key(step)) is node, "a node is filed wrongly")
+    filed = node.name == node.first_key(step) and parent.children.get(node.name) is node
+    require(filed, "a node is filed wrongly")
     require(node.start == parent.start + len(parent.pages), "a node begins at the wrong page")
     require(node.lock <= parent.lock, "a node is pinned and its parent is not")
     require(all(page < len(node.pages) for page in node.extras), "an extra has no page")

@@ -7,13 +7,12 @@ nothing continues it, and it does not keep its parent from being evicted next.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from itertools import islice
 
 from local_backend.kvcache.compare import branch_key, common_tokens, nearest, within
 from local_backend.kvcache.keys import TOKEN_BYTES, PageExtra
-from local_backend.kvcache.radix_node import Node
+from local_backend.kvcache.radix_node import NO_EXTRAS, Node
 
 
 def near(node: Node, wanted: bytes) -> list[tuple[bytes, Node]]:
@@ -31,16 +30,16 @@ class Ends:
 
     Args:
         step: Bytes of a whole page.
+
+    Attributes:
+        idle: Those that nobody uses; others only read it.
     """
 
-    __slots__ = ("_idle", "_step")
+    __slots__ = ("_step", "idle")
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._idle: OrderedDict[int, Node] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._idle)
+        self.idle: OrderedDict[int, Node] = OrderedDict()
 
     def add(
         self, node: Node, data: bytes, extra: PageExtra | None, page: int, stamp: int
@@ -64,10 +63,10 @@ class Ends:
             if common_tokens(data, extra, theirs, beyond) == tokens:
                 return None
         gone = self.covered(node, data, extra)
-        end = Node(data, array("i", [page]), node, stamp, {} if extra is None else {0: extra})
-        node.ends[wanted] = end
-        insort(node.order, wanted)
-        self._idle[id(end)] = end
+        extras = NO_EXTRAS if extra is None else {0: extra}
+        end = Node(data, array("i", [page]), node, stamp, extras, wanted)
+        node.put_end(end)
+        self.idle[id(end)] = end
         return gone
 
     def covered(self, node: Node, page: bytes, extra: PageExtra | None) -> list[Node]:
@@ -83,22 +82,20 @@ class Ends:
 
     def oldest(self, count: int) -> list[Node]:
         """Take out up to as many idle ones, those first whose last use is longest ago."""
-        gone = list(islice(self._idle.values(), count))
+        gone = list(islice(self.idle.values(), count))
         for end in gone:
             if end.parent is not None:
                 self._take_out(end, end.parent)
         return gone
 
     def _take_out(self, end: Node, parent: Node) -> None:
-        name = end.first_key(self._step)
-        del parent.ends[name]
-        del parent.order[bisect_left(parent.order, name)]
-        del self._idle[id(end)]
+        parent.take_end(end)
+        del self.idle[id(end)]
 
     def use(self, node: Node) -> None:
         """A node is about to be pinned."""
-        self._idle.pop(id(node), None)
+        self.idle.pop(id(node), None)
 
     def leave(self, end: Node) -> None:
         """Nobody uses it any more."""
-        self._idle[id(end)] = end
+        self.idle[id(end)] = end

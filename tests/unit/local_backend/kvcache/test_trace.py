@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import random
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from local_backend.kvcache.costs import Cost, CostQueue, ReuseTimes
 from local_backend.kvcache.evict import Entry
@@ -85,7 +88,7 @@ def test_the_worth_of_waiting_grows_until_the_usual_time_and_falls_behind_it() -
     for _ in range(200):
         times.reused(100)
         times.used()
-    early, late, over = times.at(1), times.at(90), times.at(400)
+    early, late, over = times.at([1, 90, 400])
     assert early < late
     assert over < early
     assert over < 1e-3
@@ -93,7 +96,7 @@ def test_the_worth_of_waiting_grows_until_the_usual_time_and_falls_behind_it() -
 
 def test_before_anything_is_known_age_decides() -> None:
     times = ReuseTimes()
-    assert times.at(5) > times.at(6)
+    assert times.at([5, 6]) == [-5.0, -6.0]
 
 
 def test_deep_pages_are_worth_more_where_depth_costs() -> None:
@@ -109,3 +112,31 @@ def test_deep_pages_are_worth_more_where_depth_costs() -> None:
         queue.push(deep, 40, 1, 10)
         kept.append(deep if queue.first(20) is shallow else shallow)
     assert kept[0] is not kept[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 300_000), st.booleans()), min_size=1, max_size=60))
+def test_the_worth_of_an_age_is_that_of_the_best_moment_to_stop_waiting(
+    reuses: list[tuple[int, bool]],
+) -> None:
+    """Against all moments tried one by one, for ages that are looked up either way."""
+    times = ReuseTimes(period=len(reuses), enough=0)
+    bounds = sorted({0, *(int(2 ** (step / 3)) for step in range(60))})
+    seen = [0] * len(bounds)
+    for age, comes_back in reuses:
+        if comes_back:
+            times.reused(age)
+            seen[bisect_right(bounds, age) - 1] += 1
+        times.used()
+    total = max(len(reuses), sum(seen))
+    alive = [1 - sum(seen[:place]) / total for place in range(len(bounds))]
+    asked = [0, 1, 7, 8191, 8192, 200_000, *(age for age, _ in reuses)]
+    for age, worth in zip(asked, times.at(asked), strict=True):
+        first = bisect_right(bounds, age) - 1
+        hits = waited = best = 0.0
+        for place in range(first, len(bounds) - 1):
+            hits += seen[place] / total
+            width = bounds[place + 1] - bounds[place]
+            waited += width * (alive[place] + alive[place + 1]) / 2
+            best = max(best, hits / waited) if waited > 1e-9 else best
+        assert worth == pytest.approx(best, rel=1e-6, abs=1e-12)
+        assert times.at([age]) == [worth]
