@@ -25,8 +25,9 @@ class WritesNotRead(Rule):
 
     ## What it rests on
 
-    For each call, how much of what it wrote the next call of its lane read. What another session
-    read is not seen here, so the share is the most that it can be.
+    For each call, how much of what it wrote the next call of its lane read; for the last call of a
+    lane, whether another lane began with exactly its prompt. What another session read is not seen
+    here, so the share is the most that it can be.
 
     ## When to ignore
 
@@ -59,7 +60,10 @@ class WritesNotRead(Rule):
         """See :meth:`Rule.check`."""
         lanes = survey(ctx).lanes.values()
         written = sum(lane.written for lane in lanes)
-        unread = sum(lane.unread + lane.last_written for lane in lanes)
+        unread = sum(
+            lane.unread + (0 if _is_handed_on(ctx, lane.last) else lane.last_written)
+            for lane in lanes
+        )
         if unread >= _AT_LEAST and unread * 2 >= written:
             first = next(iter(lanes))
             yield Draft(
@@ -68,9 +72,16 @@ class WritesNotRead(Rule):
                 established=(
                     (
                         f"{count(unread)} of {count(written)} tokens written "
-                        f"({unread * 100 // written} %) were not read by the "
-                        "next call of their lane."
+                        f"({unread * 100 // written} %) were read neither by the next call of "
+                        "their lane nor by a lane that went on from there."
                     ),
                 ),
                 to_check=("Whether another session read them.",),
             )
+
+
+def _is_handed_on(ctx: Context, last: int) -> bool:
+    """Whether another lane began by reading exactly what a call left in the cache."""
+    usage = ctx.session.calls[last].usage
+    left = 0 if usage is None else (usage.cache_read or 0) + (usage.cache_write or 0)
+    return left > 0 and any(o.index > last and o.read == left for o in ctx.openings)

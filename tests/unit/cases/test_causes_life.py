@@ -187,3 +187,13 @@ def test_a_client_that_gives_up_and_asks_again(tmp_path: Path) -> None:
     )  # fmt: skip
     assert found.tokens == 3 * size
     assert money(found.fix["saves_alone"]["input_equivalents"]) == 3 * size * 115 // 100
+
+
+def test_what_subagents_read_is_not_a_write_in_vain(tmp_path: Path) -> None:
+    """The main lane's last write is where its subagent goes on; without it, it was in vain."""
+    case = Recording().call(0, anthropic_usage(0, 60_000))
+    notes = [found.name for found in audit(tmp_path, case).notes]
+    assert "writes-not-read" in notes
+    case.call(30, anthropic_usage(60_000, 5_000), lane="sub", purpose="subagent")
+    notes = [found.name for found in audit(tmp_path, case).notes]
+    assert "writes-not-read" not in notes
