@@ -205,6 +205,10 @@ class CostQueue(Learner):
             self._chosen = None
 
     @override
+    def earliest(self, now: int) -> int:
+        return 0
+
+    @override
     def reused(self, entry: Entry, now: int) -> None:
         self.times.reused(now - entry.stamp)
 

@@ -10,6 +10,9 @@ from local_backend._typing import override
 
 Rank = float | tuple[float, ...]
 
+# Later than any use.
+_NEVER = 1 << 62
+
 
 class Entry:
     """What the cache knows of one stretch of cached pages.
@@ -65,6 +68,13 @@ class Candidates(ABC):
     @abstractmethod
     def pop(self) -> None:
         """Remove the candidate that `first` named, since it was evicted."""
+
+    @abstractmethod
+    def earliest(self, now: int) -> int:
+        """A last use before which an entry would be the first candidate, whatever else it is.
+
+        Orders that do not go by last use alone know none: 0, since nothing was used before.
+        """
 
 
 class Learner(Candidates):
@@ -184,6 +194,10 @@ class LeafQueue(Candidates):
         entry.ticket = 0
         self._live -= 1
 
+    @override
+    def earliest(self, now: int) -> int:
+        return 0
+
 
 class StampQueue(LeafQueue):
     """The same by last use alone, without asking a policy for each rank."""
@@ -198,3 +212,8 @@ class StampQueue(LeafQueue):
         heapq.heappush(heap, (entry.stamp, ticket, entry))
         if len(heap) > 4 * self._live + 64:
             self._tidy()
+
+    @override
+    def earliest(self, now: int) -> int:
+        first = self.first(now)
+        return _NEVER if first is None else first.stamp

@@ -10,6 +10,7 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 TOKEN_BYTES = 4
 KEY_BYTES = 16
@@ -159,23 +160,73 @@ class TokenKey:
         known = len(chain)
         stop = min(count, len(self) // page_size)
         if known < stop:
-            extras = self.extras(page_size)
-            step = page_size * TOKEN_BYTES
             parent = chain[-1] if chain else self.root
-            data = self.data
-            for index in range(known, stop):
+            chain += self._digests(page_size, known, stop, parent)
+        return chain
+
+    def identity(self, page_size: int, index: int, parent: bytes) -> bytes:
+        """Identity of one whole page.
+
+        Args:
+            page_size: Tokens in a page.
+            index: Which page.
+            parent: Identity of the page before it, or of the namespace.
+        """
+        known = self._chains.get(page_size) if self._chains else None
+        if known is not None and index < len(known):
+            return known[index]
+        step = page_size * TOKEN_BYTES
+        extra = self.extras(page_size).get(index) if self.spans else None
+        return page_key(parent, self.data[index * step : (index + 1) * step], extra)
+
+    def identities(self, page_size: int, first: int, last: int, parent: bytes) -> list[bytes]:
+        """Identities of whole pages from one on, without those before them.
+
+        Args:
+            page_size: Tokens in a page.
+            first: The first page.
+            last: The page behind the last.
+            parent: Identity of the page before the first, or of the namespace.
+        """
+        known = self._chains.get(page_size) if self._chains else None
+        if known is not None and last <= len(known):
+            return known[first:last]
+        return self._digests(page_size, first, last, parent)
+
+    def _digests(self, page_size: int, first: int, last: int, parent: bytes) -> list[bytes]:
+        step = page_size * TOKEN_BYTES
+        data = self.data
+        found: list[bytes] = []
+        if self.spans:
+            extras = self.extras(page_size)
+            for index in range(first, last):
                 page = data[index * step : (index + 1) * step]
                 parent = page_key(parent, page, extras.get(index))
-                chain.append(parent)
-        return chain
+                found.append(parent)
+            return found
+        begin = _PAGE.copy
+        for at in range(first * step, last * step, step):
+            state = begin()
+            state.update(parent + data[at : at + step])
+            parent = state.digest()
+            found.append(parent)
+        return found
+
+
+# Copied, never updated: a copy costs less than a digest that begins anew.
+_PAGE: Final = hashlib.blake2b(digest_size=KEY_BYTES, person=b"kv-page")
+_PAGE_EXTRA: Final = hashlib.blake2b(digest_size=KEY_BYTES, person=b"kv-page-extra")
 
 
 def page_key(parent: bytes, page: bytes, extra: PageExtra | None = None) -> bytes:
     """Identity of one page: that of everything before it, its tokens, and what else shapes it."""
     if extra is None:
-        return hashlib.blake2b(parent + page, digest_size=KEY_BYTES, person=b"kv-page").digest()
-    more = parent + page + extra[0]
-    return hashlib.blake2b(more, digest_size=KEY_BYTES, person=b"kv-page-extra").digest()
+        state = _PAGE.copy()
+        state.update(parent + page)
+    else:
+        state = _PAGE_EXTRA.copy()
+        state.update(parent + page + extra[0])
+    return state.digest()
 
 
 def pack_tokens(tokens: Iterable[int]) -> bytes:

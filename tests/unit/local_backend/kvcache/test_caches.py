@@ -300,8 +300,11 @@ class Colliding(TokenKey):
 
     __slots__ = ()
 
-    def chain(self, page_size: int, count: int) -> list[bytes]:
-        return [bytes([index]) * 16 for index in range(min(count, len(self) // page_size))]
+    def identity(self, page_size: int, index: int, parent: bytes) -> bytes:
+        return bytes([index]) * 16
+
+    def identities(self, page_size: int, first: int, last: int, parent: bytes) -> list[bytes]:
+        return [bytes([index]) * 16 for index in range(first, last)]
 
 
 def test_equal_identities_of_different_prompts_do_not_mix() -> None:
