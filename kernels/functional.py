@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local_backend.kernels.memory import empty_pages
+from local_backend.kernels.memory import Room, empty_pages
 from local_backend.kernels.ops.copy_pages import copy_pages
 from local_backend.kernels.ops.linear import linear
 from local_backend.kernels.ops.paged_attention_decode import paged_attention_decode
@@ -15,6 +15,7 @@ from local_backend.kernels.ops.tiled_linear import tiled_linear
 from local_backend.kernels.weights import Weight, pack_weight
 
 __all__ = [
+    "Room",
     "Weight",
     "copy_pages",
     "empty_pages",

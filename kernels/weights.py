@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from local_backend.kernels.cpu import _native
 from local_backend.kernels.errors import ShapeError
-from local_backend.kernels.memory import aligned_bytes
+from local_backend.kernels.memory import Room, aligned_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +42,9 @@ class Weight:
         return _unpacked(self)
 
 
-def pack_weight(matrix: torch.Tensor, *, is_gated: bool = False) -> Weight:
+def pack_weight(
+    matrix: torch.Tensor, *, is_gated: bool = False, room: Room | None = None
+) -> Weight:
     """Bring a matrix into the form for the linear operations; the matrix itself is not kept.
 
     On the CPU in float32 and bfloat16 that form takes no more memory than the matrix (rows are
@@ -53,6 +55,8 @@ def pack_weight(matrix: torch.Tensor, *, is_gated: bool = False) -> Weight:
         matrix: [outputs, inputs], as in ``torch.nn.Linear``.
         is_gated: Whether rows [0, outputs / 2) are the gate and the rest the factor of a gated
             layer, so that ``activation`` can be applied with the product.
+        room: Where its packed form lies beside that of other weights; memory of its own where not
+            given.
     """
     import torch
 
@@ -67,7 +71,8 @@ def pack_weight(matrix: torch.Tensor, *, is_gated: bool = False) -> Weight:
     if matrix.device.type != "cpu" or kind is None or found.library is None or not matrix.numel():
         return Weight(outputs, inputs, matrix.dtype, is_gated, matrix.contiguous(), None)
     rows = _interleaved(matrix) if is_gated else matrix.contiguous()
-    packed = aligned_bytes(found.packed_bytes(rows.shape[0], inputs, kind))
+    take = aligned_bytes if room is None else room.take
+    packed = take(found.packed_bytes(rows.shape[0], inputs, kind))
     found.call(
         "ck_pack",
         _native.PackArguments(

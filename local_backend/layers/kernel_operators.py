@@ -98,6 +98,7 @@ class KernelOperators:
         self.attention: Attention = KernelAttention()
         self.is_exact = exact and native_status().startswith("compiled")
         self.name = f"kernels{'-exact' if exact else ''} ({native_status().split(',')[0]})"
+        self._room = kernels.Room()
         multiply = kernels.tiled_linear if exact else kernels.linear
 
         def checked(x: Tensor, weight: Weight, residual: Tensor | None, name: str | None) -> Tensor:
@@ -108,12 +109,12 @@ class KernelOperators:
 
     def linear(self, weight: Tensor) -> Linear:
         """See :class:`local_backend.layers.operators.Operators`."""
-        packed, multiply = kernels.pack_weight(weight), self._multiply
+        packed, multiply = kernels.pack_weight(weight, room=self._room), self._multiply
         return lambda x, residual=None: multiply(x, packed, residual, None)
 
     def gated(self, gate: Tensor, up: Tensor, activation: Activation) -> Unary:
         """See :class:`local_backend.layers.operators.Operators`."""
-        packed = kernels.pack_weight(torch.cat([gate, up]), is_gated=True)
+        packed = kernels.pack_weight(torch.cat([gate, up]), is_gated=True, room=self._room)
         multiply, name = self._multiply, str(activation)
         return lambda x: multiply(x, packed, None, name)
 

@@ -26,19 +26,21 @@
 
 typedef struct { uint8_t bytes[64]; } ALIGNED tile_config;
 
-/* Every task sets the shape of the tiles and puts back what it found: the caller's thread has other users. */
-INLINE tile_config tiles_begin(void) {
+/* Tiles from `narrow_from` on have fewer rows. Every task sets the shape of the tiles and puts back what it found: the caller's thread has other users. */
+INLINE tile_config tiles_begin_with(int narrow_from, int narrow_rows) {
   tile_config before, ours;
   __asm__ volatile("sttilecfg %0" : "=m"(before));
   memset(&ours, 0, sizeof ours);
   ours.bytes[0] = 1; /* palette */
   for (int tile = 0; tile < 8; tile++) {
     ours.bytes[16 + 2 * tile] = 64; /* bytes a row */
-    ours.bytes[48 + tile] = 16;     /* rows */
+    ours.bytes[48 + tile] = (uint8_t)(tile < narrow_from ? 16 : narrow_rows);
   }
   __asm__ volatile("ldtilecfg %0" ::"m"(ours));
   return before;
 }
+
+INLINE tile_config tiles_begin(void) { return tiles_begin_with(8, 16); }
 
 INLINE void tiles_end(tile_config before) {
   if (before.bytes[0]) __asm__ volatile("ldtilecfg %0" ::"m"(before));

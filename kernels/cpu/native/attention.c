@@ -10,8 +10,8 @@ typedef struct {
   const int64_t *first_item; /* [batch + 1] */
   int64_t rows_per_block;
   int64_t splits;       /* that a sequence is divided into; 0: a task does all splits of its rows */
-  float *partial;       /* [item][split][head] of sum, max, weight */
-  int64_t partial_size; /* of a head */
+  float *partial;       /* [item][split][block] of sum, max, weight */
+  int64_t partial_size; /* of a block */
   int use_amx;
   int failed;
 } job;
@@ -48,7 +48,14 @@ static item find_item(const job *j, int64_t index) {
   return it;
 }
 
-static size_t block_floats(int64_t strips, int64_t dim) { return (size_t)strips * LANES * (3 * dim + 7) + LANES * dim; }
+/* On the matrix unit the few rows of several heads share a strip: a lane costs the same whether it is used or not. */
+static int64_t heads_per_block(const job *j, const item *it) {
+  return j->use_amx && it->rows <= LANES ? least(it->kv_heads, LANES / it->rows) : 1;
+}
+
+static size_t block_floats(int64_t strips, int64_t heads, int64_t dim) {
+  return (size_t)strips * LANES * ((2 + heads) * dim + 7) + LANES * dim;
+}
 
 /* Which keys the rows see, and where the rows are. Lanes without a row repeat the last one. */
 static void begin_strip(row_block *b, const job *j, const item *it, int64_t s, const void *rows[LANES]) {
@@ -56,8 +63,8 @@ static void begin_strip(row_block *b, const job *j, const item *it, int64_t s, c
   int64_t group = group_of(a);
   b->any_from[s] = INT32_MAX, b->any_to[s] = 0, b->all_from[s] = 0, b->all_to[s] = INT32_MAX;
   for (int lane = 0; lane < LANES; lane++) {
-    int64_t row = it->row + least(s * LANES + lane, it->rows - 1), token = row / group;
-    int64_t place = it->length - it->queries + token, head = it->kv_head * group + row % group;
+    int64_t index = least(s * LANES + lane, b->rows - 1), row = it->row + index % it->rows, token = row / group;
+    int64_t place = it->length - it->queries + token, head = (it->kv_head + index / it->rows) * group + row % group;
     int32_t from = a->window ? (int32_t)most(0, place - a->window + 1) : 0;
     int32_t to = (int32_t)(a->causal ? place + 1 : it->length);
     int64_t at = (a->offsets[it->sequence] + token) * a->query_token + head * a->query_head;
@@ -73,14 +80,14 @@ static void begin_strip(row_block *b, const job *j, const item *it, int64_t s, c
 /* Lays a block out in `memory` and packs its queries; returns what is left of the memory. */
 static float *begin_block(row_block *b, const job *j, const item *it, float *memory) {
   const attention_args *a = j->args;
-  int64_t strips = parts(it->rows, LANES);
+  int64_t rows = it->rows * it->kv_heads, strips = parts(rows, LANES);
   size_t lanes = (size_t)strips * LANES;
-  *b = (row_block){.strips = strips, .rows = it->rows, .dim = a->dim};
+  *b = (row_block){.strips = strips, .rows = rows, .dim = a->dim, .heads = it->kv_heads};
   b->scale = (float)(a->scale * 1.4426950408889634);
   b->is_narrow = it->rows <= LANES && (j->use_amx || ck_plain_is_narrow(it->rows, a->dim));
   b->sum = memory, memory += lanes * a->dim;
   b->total = memory, memory += lanes * a->dim;
-  b->query = memory, memory += lanes * a->dim;
+  b->query = memory, memory += lanes * a->dim * it->kv_heads;
   b->row_sum = memory, memory += LANES * a->dim;
   b->max = memory, memory += lanes;
   b->max_total = memory, memory += lanes;
@@ -147,9 +154,10 @@ static void write_out(const row_block *b, const attention_args *a, const item *i
       vf block[LANES];
       for (int64_t d = 0; d < LANES; d++) block[d] = d < width ? vload(total + (d0 + d) * LANES) * factor : (vf){0};
       transpose(block);
-      for (int lane = 0; lane < LANES && s * LANES + lane < it->rows; lane++) {
-        int64_t row = it->row + s * LANES + lane;
-        int64_t token = a->offsets[it->sequence] + row / group, head = it->kv_head * group + row % group;
+      for (int lane = 0; lane < LANES && s * LANES + lane < b->rows; lane++) {
+        int64_t index = s * LANES + lane, row = it->row + index % it->rows;
+        int64_t token = a->offsets[it->sequence] + row / group;
+        int64_t head = (it->kv_head + index / it->rows) * group + row % group;
         float x[LANES];
         vstore(x, block[lane]);
         write_row(a, token * a->out_token + head * a->out_head + d0, x, width);
@@ -184,44 +192,101 @@ static void key_range(const row_block *b, int64_t *from, int64_t *to) {
   for (int64_t s = 0; s < b->strips; s++) *from = least(*from, b->any_from[s]), *to = most(*to, b->any_to[s]);
 }
 
+/* The heads of a block, as an item of their own. */
+static item heads_of(const job *j, const item *it, int64_t block) {
+  int64_t share = heads_per_block(j, it);
+  item part = *it;
+  part.kv_head += block * share;
+  part.kv_heads = least(share, it->kv_heads - block * share);
+  return part;
+}
+
+static int64_t blocks_of(const job *j, const item *it) { return parts(it->kv_heads, heads_per_block(j, it)); }
+
+static void plain_tile(row_block *b, const job *j, const item *it, key_tile *tile, int64_t start, int64_t from, int64_t to) {
+  int64_t dim = j->args->dim;
+  find_keys(tile->key, tile->value, j, it, start, from, to);
+  tile->next_bytes = b->is_narrow && start + TILE < to ? dim * element_bytes(j->args) : 0;
+  if (tile->next_bytes) find_keys(tile->next_key, tile->next_value, j, it, start + TILE, from, to);
+  ck_plain_load(tile, dim, j->args->type);
+  ck_plain_step(b, tile, (int32_t)start);
+}
+
+static void amx_tile(row_block *b, const job *j, const item *it, key_tile *tile, int64_t start, int64_t from, int64_t to) {
+  find_keys(tile->key, tile->value, j, it, start, from, to);
+  ck_amx_load(tile, j->args->dim);
+  ck_amx_step(b, tile, (int32_t)start);
+}
+
+/* Where each run of keys of a tile lies; runs that nobody sees are replaced by ones that are. */
+static void find_runs(const char *keys[TILE / RUN], const char *values[TILE / RUN], const job *j, const item *it,
+                      int64_t start, int64_t from, int64_t to) {
+  const attention_args *a = j->args;
+  const int32_t *table = a->tables + it->sequence * a->table_row;
+  for (int i = 0; i < TILE / RUN; i++) {
+    int64_t place = most(from / RUN * RUN, least(start + i * RUN, (to - 1) / RUN * RUN));
+    int64_t page = table[place / a->page_size], slot = place % a->page_size;
+    keys[i] = (const char *)a->key + 2 * (page * a->key_page + slot * a->key_token + it->kv_head * a->key_head);
+    values[i] = (const char *)a->value + 2 * (page * a->value_page + slot * a->value_token + it->kv_head * a->value_head);
+  }
+}
+
+/* Whole tiles are read where they lie; of others, and of small pages, a copy is made. */
+static void narrow_tile(row_block *b, const job *j, const item *it, key_tile *tile, int64_t start, int64_t from, int64_t to) {
+  const attention_args *a = j->args;
+  int64_t dim = a->dim;
+  int is_in_runs = a->page_size % RUN == 0;
+  tile->is_paired = !is_in_runs || start < from || start + TILE > to;
+  if (!tile->is_paired) {
+    find_runs(tile->keys, tile->values, j, it, start, from, to);
+    tile->key_token = 2 * a->key_token, tile->key_head = 2 * a->key_head;
+    tile->value_token = 2 * a->value_token, tile->value_head = 2 * a->value_head;
+  } else {
+    item head = *it;
+    for (int64_t h = 0; h < it->kv_heads; h++, head.kv_head++) {
+      find_keys(tile->key, tile->value, j, &head, start, from, to);
+      ck_amx_narrow_load(tile, dim, h);
+    }
+    for (int i = 0; i < TILE / RUN; i++) tile->keys[i] = (const char *)(tile->key_rows + RUN * i * dim);
+    tile->key_token = 2 * dim, tile->key_head = 2 * TILE * dim;
+  }
+  tile->next_bytes = is_in_runs && start + TILE < to ? 2 * dim * it->kv_heads : 0;
+  if (tile->next_bytes) find_runs(tile->next_keys, tile->next_values, j, it, start + TILE, from, to);
+  tile->next_key_token = 2 * a->key_token, tile->next_value_token = 2 * a->value_token;
+  ck_amx_narrow_step(b, tile, (int32_t)start);
+}
+
 static void run_split(row_block *b, const job *j, const item *it, key_tile *tile, int64_t split) {
-  int64_t from, to, dim = j->args->dim;
+  int64_t from, to, blocks = blocks_of(j, it);
   key_range(b, &from, &to);
   int64_t end = least(to, (split + 1) * SPLIT), start = most(from / TILE * TILE, split * SPLIT);
 #ifdef CK_AMX
   tile_config before = {{0}};
-  if (j->use_amx) before = tiles_begin();
+  if (j->use_amx) before = b->is_narrow ? tiles_begin_with(4, (int)it->rows) : tiles_begin();
 #endif
-  for (int64_t h = 0; h < it->kv_heads; h++) clear_split(b + h);
+  for (int64_t i = 0; i < blocks; i++) clear_split(b + i);
   for (; start < end; start += TILE)
-    for (int64_t h = 0; h < it->kv_heads; h++) {
-      item head = *it;
-      head.kv_head += h;
-      find_keys(tile->key, tile->value, j, &head, start, from, to);
-      tile->next_bytes = b->is_narrow && start + TILE < to ? dim * element_bytes(j->args) : 0;
-      if (tile->next_bytes) find_keys(tile->next_key, tile->next_value, j, &head, start + TILE, from, to);
-      if (j->use_amx) {
-        ck_amx_load(tile, dim, b->is_narrow);
-        ck_amx_step(b + h, tile, (int32_t)start);
-      } else {
-        ck_plain_load(tile, dim, j->args->type);
-        ck_plain_step(b + h, tile, (int32_t)start);
-      }
+    for (int64_t i = 0; i < blocks; i++) {
+      item part = heads_of(j, it, i);
+      if (!j->use_amx) plain_tile(b + i, j, &part, tile, start, from, to);
+      else if (b->is_narrow) narrow_tile(b + i, j, &part, tile, start, from, to);
+      else amx_tile(b + i, j, &part, tile, start, from, to);
     }
-  for (int64_t h = 0; h < it->kv_heads; h++) {
-    if (j->use_amx) ck_amx_end(b + h);
-    else ck_plain_end(b + h);
+  for (int64_t i = 0; i < blocks; i++) {
+    if (j->use_amx) ck_amx_end(b + i);
+    else ck_plain_end(b + i);
   }
 #ifdef CK_AMX
   if (j->use_amx) tiles_end(before);
 #endif
 }
 
-/* Prepares the blocks of a task, one a head. NULL when out of memory. */
+/* Prepares the blocks of a task. NULL when out of memory. */
 static row_block *begin_task(job *j, const item *it, key_tile *tile) {
   int64_t dim = j->args->dim, wide = parts(dim, LANES) * LANES, strips = parts(it->rows, LANES);
-  size_t blocks = it->kv_heads * block_floats(strips, dim), rows = 2 * (size_t)TILE * wide;
-  size_t heads = parts(it->kv_heads * sizeof(row_block), 64) * 64;
+  int64_t count = blocks_of(j, it), share = heads_per_block(j, it);
+  size_t blocks = count * block_floats(strips, share, dim), rows = 2 * (size_t)TILE * wide * share;
+  size_t heads = parts(count * sizeof(row_block), 64) * 64;
   char *memory = ck_scratch(1, heads + 4 * (blocks + rows));
   if (!memory) {
     j->failed = 1;
@@ -231,22 +296,20 @@ static row_block *begin_task(job *j, const item *it, key_tile *tile) {
   float *floats = (float *)(memory + heads);
   tile->plain = floats;
   tile->key_rows = (bf16 *)floats;
-  tile->value_columns = tile->key_rows + TILE * wide;
+  tile->value_columns = tile->key_rows + TILE * wide * share;
   floats += rows;
-  for (int64_t h = 0; h < it->kv_heads; h++) {
-    item head = *it;
-    head.kv_head += h;
-    floats = begin_block(b + h, j, &head, floats);
-    clear_total(b + h);
+  for (int64_t i = 0; i < count; i++) {
+    item part = heads_of(j, it, i);
+    floats = begin_block(b + i, j, &part, floats);
+    clear_total(b + i);
   }
   return b;
 }
 
 static void end_task(const row_block *b, const job *j, const item *it) {
-  for (int64_t h = 0; h < it->kv_heads; h++) {
-    item head = *it;
-    head.kv_head += h;
-    write_out(b + h, j->args, &head);
+  for (int64_t i = 0; i < blocks_of(j, it); i++) {
+    item part = heads_of(j, it, i);
+    write_out(b + i, j->args, &part);
   }
 }
 
@@ -261,13 +324,13 @@ static void whole_task(void *context, int64_t index) {
   key_range(b, &from, &to);
   for (int64_t split = from / SPLIT; split * SPLIT < to; split++) {
     run_split(b, j, &it, &tile, split);
-    for (int64_t h = 0; h < it.kv_heads; h++) merge_split(b + h);
+    for (int64_t i = 0; i < blocks_of(j, &it); i++) merge_split(b + i);
   }
   end_task(b, j, &it);
 }
 
-static void use_partial(row_block *b, const job *j, int64_t index, int64_t split, int64_t head) {
-  b->sum = j->partial + ((index * j->splits + split) * j->args->kv_heads + head) * j->partial_size;
+static void use_partial(row_block *b, const job *j, int64_t index, int64_t split, int64_t block) {
+  b->sum = j->partial + ((index * j->splits + split) * j->args->kv_heads + block) * j->partial_size;
   b->max = b->sum + b->strips * LANES * b->dim;
   b->weight = b->max + b->strips * LANES;
 }
@@ -282,7 +345,7 @@ static void split_task(void *context, int64_t task) {
   if (!b) return;
   key_range(b, &from, &to);
   if (split * SPLIT >= to || (split + 1) * SPLIT <= from) return;
-  for (int64_t h = 0; h < it.kv_heads; h++) use_partial(b + h, j, index, split, h);
+  for (int64_t i = 0; i < blocks_of(j, &it); i++) use_partial(b + i, j, index, split, i);
   run_split(b, j, &it, &tile, split);
 }
 
@@ -295,9 +358,9 @@ static void merge_task(void *context, int64_t index) {
   int64_t from, to;
   key_range(b, &from, &to);
   for (int64_t split = from / SPLIT; split * SPLIT < to; split++)
-    for (int64_t h = 0; h < it.kv_heads; h++) {
-      use_partial(b + h, j, index, split, h);
-      merge_split(b + h);
+    for (int64_t i = 0; i < blocks_of(j, &it); i++) {
+      use_partial(b + i, j, index, split, i);
+      merge_split(b + i);
     }
   end_task(b, j, &it);
 }

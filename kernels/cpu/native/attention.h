@@ -16,6 +16,7 @@
 
 #define TILE 64
 #define SPLIT 512
+#define RUN 16          /* keys that the narrow core takes from one page */
 #define NARROW 8        /* rows that the plain narrow core takes */
 #define NOTHING (-1e30f) /* maximum of no score: finite, so that differences are numbers */
 
@@ -38,8 +39,9 @@ typedef struct {
 /* Up to some hundred rows of one key-value head on their way through the keys. */
 typedef struct {
   int64_t strips, rows, dim;
+  int64_t heads;         /* key-value heads that share the lanes of the only strip, equally many rows each; else 1 */
   int is_narrow;
-  void *query;           /* [strip][dim][lane] floats, or tiles of pairs */
+  void *query;           /* [strip][dim][lane] floats, or tiles of pairs: [strip or head][dim / 2][lane][2] */
   float *sum, *total;    /* [strip][dim][lane]: of this split, of all before */
   float *row_sum;        /* narrow: [lane][dim], in place of `sum` until the split ends */
   float *max, *max_total, *weight, *weight_total; /* [strip][lane] */
@@ -54,7 +56,12 @@ typedef struct {
   const void *next_key[TILE], *next_value[TILE]; /* of the same head in the tile that follows */
   int64_t next_bytes;                            /* of a row of them; 0: no tile follows */
   float *plain;                   /* two times [TILE][dim], where they must be widened */
-  bf16 *key_rows, *value_columns; /* matrix unit: [TILE][dim]; [dim][TILE], or narrow [pair][dim][2] */
+  bf16 *key_rows, *value_columns; /* matrix unit: [TILE][dim]; [dim][TILE], or narrow [head][TILE][dim], [head][pair][dim][2] */
+  const char *keys[TILE / RUN], *values[TILE / RUN];           /* narrow: where 16 of the first head lie, in this tile */
+  const char *next_keys[TILE / RUN], *next_values[TILE / RUN]; /* and in the next */
+  int64_t key_token, key_head, value_token, value_head;        /* how many bytes apart tokens and heads lie, */
+  int64_t next_key_token, next_value_token;                    /* and in the next tile */
+  int is_paired;                                               /* values are in `value_columns` already */
 } key_tile;
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -133,8 +140,10 @@ void ck_plain_end(row_block *b);
 
 /* attention_amx.c */
 void ck_amx_pack_query(row_block *b, int64_t strip, const void *const rows[LANES]);
-void ck_amx_load(key_tile *tile, int64_t dim, int is_narrow);
+void ck_amx_load(key_tile *tile, int64_t dim);
+void ck_amx_narrow_load(key_tile *tile, int64_t dim, int64_t head);
 void ck_amx_step(row_block *b, const key_tile *tile, int32_t start);
+void ck_amx_narrow_step(row_block *b, key_tile *tile, int32_t start);
 void ck_amx_end(row_block *b);
 
 /* Whether some row of one or two strips sees some key of the tile. */
