@@ -234,23 +234,22 @@ def _signs(layout: Layout, y: float, slot: Slot, x: float) -> str:
 def _hover(layout: Layout, row: int, slot: Slot, x: float, linked: bool, currency: str) -> str:
     tall = layout.rows[row].tall
     top = layout.bases[row] - tall
+    has_row = linked and slot.calls == 1
     area = (
         f'<path class="hit" d="{_box(x, top, layout.axis.bar, tall)}">'
-        f"<title>{escape(describe(slot, currency))}</title></path>"
+        f"<title>{escape(describe(slot, currency, named=not has_row))}</title></path>"
     )
-    if linked and slot.calls == 1:
+    if has_row:
         return f'<a href="#c{slot.number}" tabindex="-1">{area}</a>'
     return area
 
 
-def describe(slot: Slot, currency: str) -> str:
-    """Say in words what a bar shows."""
+def describe(slot: Slot, currency: str, *, named: bool = True) -> str:
+    """Say in words what a bar shows; ``named``: with the call's id, which may be long."""
     time = slot.started_at[11:19] if slot.started_at else ""
-    who = (
-        f"Call {slot.number} ({slot.first_call})"
-        if slot.calls == 1
-        else f"{slot.calls} calls from number {slot.number}, together"
-    )
+    who = f"Call {slot.number}" + (f" ({slot.first_call})" if named else "")
+    if slot.calls > 1:
+        who = f"{slot.calls} calls from number {slot.number}, together"
     parts = [
         f"{getattr(slot, name):,} {word}"
         for name, word in (

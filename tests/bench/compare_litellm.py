@@ -81,10 +81,14 @@ class Talk:
             if self._draw.random() < 0.5:
                 self._messages.append({"role": "assistant", "content": [self._text()]})
                 self._messages.append({"role": "user", "content": [self._text()]})
+                if self._draw.random() < 0.2:
+                    self._messages.append({"role": "system", "content": [self._text()]})
                 continue
             count = self._draw.choice((1, 1, 2, 14))
             uses = [self._use() for _ in range(count)]
-            self._messages.append({"role": "assistant", "content": [self._text(), *uses]})
+            self._messages.append(
+                {"role": "assistant", "content": [*self._thought(), self._text(), *uses]}
+            )
             results = [self._result(use["id"]) for use in uses]
             self._messages.append({"role": "user", "content": results})
 
@@ -122,6 +126,12 @@ class Talk:
     def _text(self) -> Json:
         return self._sized({"type": "text", "text": f"t{self._next()}"})
 
+    def _thought(self) -> list[Json]:
+        if self._draw.random() < 0.5:
+            return []
+        made = {"type": "thinking", "thinking": f"h{self._next()}", "signature": "s"}
+        return [self._sized(made)]
+
     def _use(self) -> Json:
         number = self._next()
         return self._sized({"type": "tool_use", "id": f"u{number}", "name": "n", "input": {"x": 1}})
@@ -149,6 +159,7 @@ class Talk:
         if self._system:
             body["system"] = copy.deepcopy(self._system)
         places = list(in_order(body))
+        places = [place for place in places if place.get("type") != "thinking"]
         near = places[-6:]
         chosen = self._draw.sample(near, min(len(near), self._draw.randint(0, 2)))
         chosen += self._draw.sample(places, min(len(places), self._draw.choice((0, 1, 1, 2, 3))))
@@ -159,7 +170,19 @@ class Talk:
                 block["cache_control"] = {"type": "ephemeral", **lives.pop(0)}
         if self._draw.random() < 0.3:
             body["cache_control"] = {"type": "ephemeral", **self._lives(1)[0]}
+        for message in body["messages"]:
+            self._shorten(message)
         return body
+
+    def _shorten(self, message: Json) -> None:
+        """Send some lone texts as a string, which is the same prompt."""
+        content = message["content"]
+        if (
+            len(content) == 1
+            and content[0].keys() == {"type", "text"}
+            and self._draw.random() < 0.3
+        ):
+            message["content"] = content[0]["text"]
 
     def _lives(self, count: int) -> list[Json]:
         if not self._mixes:
@@ -174,7 +197,8 @@ def in_order(body: Json) -> list[Json]:
     """List the content blocks of a body in render order."""
     found = [*body.get("tools", ()), *body.get("system", ())]
     for message in body["messages"]:
-        found += message["content"]
+        content = message["content"]
+        found += [{"type": "text", "text": content}] if isinstance(content, str) else content
     return found
 
 
@@ -294,8 +318,9 @@ def _kind(mine: Any, other: Any) -> str:
 
 
 def main(sessions: int) -> None:
-    """Compare under litellm's own choices, then under our defaults."""
-    for name, switches in (("litellm's choices", ALIKE), ("our defaults", {})):
+    """Compare under litellm's own choices, under our defaults, and under one of these at a time."""
+    alone = [(f"our {name}", {n: v for n, v in ALIKE.items() if n != name}) for name in ALIKE]
+    for name, switches in (("litellm's choices", ALIKE), ("our defaults", {}), *alone):
         tally, examples = compare(sessions, Switches.parse(switches))
         print(f"{name}: {json.dumps(dict(tally.most_common()))}")
         for kind, example in examples.items():

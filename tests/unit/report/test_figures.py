@@ -81,7 +81,7 @@ def test_the_figure_says_in_words_what_it_shows() -> None:
     axis = by_time(line.slots)
     assert axis is not None
     svg = timeline_svg(line, axis, "a label", True, "USD")
-    assert "Call 7 (r7) at 10:07:55: 37,650 written; $0.1457; read as predicted" in svg
+    assert "Call 7 at 10:07:55: 37,650 written; $0.1457; read as predicted" in svg
     assert "predicted 42,150 read, reported 7,350" in svg
     assert "Cached for 5 min 0 s from the start of call 6" in svg
     assert 'href="#f2"' in svg

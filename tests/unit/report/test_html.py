@@ -144,6 +144,22 @@ def test_the_page_of_a_thousand_calls_is_whole_and_under_a_megabyte() -> None:
     assert "each bar is the mean" not in html
 
 
+def test_long_ids_and_findings_of_many_calls_stay_under_a_megabyte() -> None:
+    result = many(CALLS_IN_FULL)
+    ids = [f"resp_{index:048}" for index in range(200)]
+    lines = [f"{name}: 10,600 of 14,150 tokens were read, 3,550 were sent again." for name in ids]
+    result.findings = [
+        msgspec.structs.replace(f, calls=ids, established=lines) for f in result.findings
+    ]
+    assert len(page(result).encode()) < 1_000_000
+    [text] = re.findall(
+        r'<script type="application/json"[^>]*>(.*?)</script>', page(result), re.DOTALL
+    )
+    copied = msgspec.json.decode(text)["json"]
+    assert copied["left_out"]["ids"] == 140 * len(copied["findings"])
+    assert copied["left_out"]["lines"] == 188 * len(copied["findings"])
+
+
 def test_beyond_a_thousand_calls_the_page_shortens_and_says_so() -> None:
     html = page(many(CALLS_IN_FULL * 12))
     assert len(html.encode()) < 1_000_000
