@@ -47,8 +47,8 @@ def _large_bytes(size: int) -> torch.Tensor:
 class Room:
     """Memory for many weights side by side, in large pages of the system.
 
-    A matrix of a layer is often smaller than a large page. In memory of its own it would lie in small
-    ones, which a decode step reads at a third of the speed. The end of a block is never touched,
+    A matrix of a layer is often smaller than a large page. In memory of its own it would lie in
+    small ones, which a decode step reads at half of the speed. The end of a block is never touched,
     so it takes no memory.
 
     Args:
