@@ -44,6 +44,7 @@ class Attempt:
         finished: The writer has seen its end.
         void: Nothing was sent, so that there is nothing to record.
         sender: What can send the request again; ``None`` where nobody will.
+        marked: It carries cache markers, and all of them are the planner's.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class Attempt:
         "key",
         "kind",
         "logical",
+        "marked",
         "number",
         "packed",
         "prepared",
@@ -101,6 +103,7 @@ class Attempt:
         self.finished = False
         self.void = False
         self.sender: Any = None
+        self.marked = False
         self._kept = 0
 
     @property

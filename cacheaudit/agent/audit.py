@@ -18,6 +18,7 @@ from cacheaudit.agent.hooks import Hooks, Mode
 from cacheaudit.agent.keep_alive.settings import KeepAlive
 from cacheaudit.agent.keep_alive.settings import Mode as KeepAliveMode
 from cacheaudit.agent.learners import Learner, tell
+from cacheaudit.agent.ledger import SOURCE, Ledger
 from cacheaudit.agent.middleware import MARK, middleware
 from cacheaudit.agent.plan import Planner, new_id
 from cacheaudit.agent.recorder import Limits, Recorder, RecorderState
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from cacheaudit.agent.fan_out.send import AsyncSend, FanOutResult, Send
     from cacheaudit.agent.keep_alive.keeper import KeeperState
     from cacheaudit.agent.keep_alive.service import KeepAliveService
-    from cacheaudit.agent.ledger import Ledger
     from cacheaudit.agent.maker import CallMaker
     from cacheaudit.agent.planner.policy import PlanPolicy
     from cacheaudit.agent.telemetry import Telemetry
@@ -453,6 +453,8 @@ class CacheAudit:
             from cacheaudit.agent.planner.gaps import pauses_of
 
             seed(pauses_of(store.recent_starts(_STARTS), self._now()))
+            if getattr(self._planner, "wants_past", False):
+                self._planner.credit(store.marked_totals(SOURCE))  # type: ignore[union-attr]
         except Exception as error:
             self._faults("seed", error)
 

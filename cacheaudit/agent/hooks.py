@@ -82,12 +82,15 @@ class Hooks:
             return None
         try:
             if attempt.number and (known := self._logical.again(retry_key)) is not None:
+                attempt.marked = known.marked
                 return known.body
             outgoing = Outgoing(body, url, attempt.scope, attempt.logical, attempt.started_at)
             planned = self._planner.plan(outgoing)
             if planned is not None and not isinstance(planned, dict):
                 raise TypeError("a plan is a body or nothing")
-            self._logical.first(retry_key, Logical(attempt.logical, planned))
+            ours = getattr(self._planner, "is_ours", None)
+            attempt.marked = planned is not None and ours is not None and ours(attempt.logical)
+            self._logical.first(retry_key, Logical(attempt.logical, planned, attempt.marked))
         except Exception as error:
             self._faults("plan", error)
             return None

@@ -245,6 +245,8 @@ def _extra(attempt: Attempt, heard: Heard) -> dict[str, Any]:
             break
     if attempt.number:
         extra["logical_call"] = attempt.logical
+    if attempt.marked:
+        extra["markers"] = "planner"
     if attempt.ending is None:
         extra["unfinished"] = True
     elif attempt.ending == "closed" and heard.answer.stop_reason is None:

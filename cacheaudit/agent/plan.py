@@ -54,10 +54,17 @@ class Planner(Protocol):
 
 
 class Logical(msgspec.Struct, frozen=True):
-    """A logical call: its identity, and the body that its plan put in place."""
+    """A logical call.
+
+    Attributes:
+        id: Its identity.
+        body: The body that its plan put in place.
+        marked: Whether that carries markers, and only ones of the planner's.
+    """
 
     id: str
     body: Mapping[str, Any] | None = None
+    marked: bool = False
 
 
 class LogicalCalls:

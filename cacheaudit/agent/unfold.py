@@ -79,6 +79,7 @@ class Unfolder:
         self._problems = problems
         self._lanes = Lanes(_LANES_KEPT)
         self._named: dict[tuple[str, str], None] = {}
+        self._only: dict[str, str | None] = {}
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._threads = ThreadStore(_THREADS_KEPT)
         self._messages_api = next(p for p in all_providers() if p.name == "anthropic")
@@ -110,6 +111,8 @@ class Unfolder:
         chosen = lane or self._lane(body, session)
         if chosen is None:
             chosen = self._lanes.guess(session, prompt, self._named)
+        if lane is None:
+            self._note(session, chosen)
         self._lanes.remember(session, chosen, prompt)
         self._hold(session, chosen, held)
         return Unfolded(prompt, chosen, weights)
@@ -131,13 +134,24 @@ class Unfolder:
         return next((held for held in tried if held.history is body.base), None)
 
     def _lane(self, body: Body, session: str) -> str | None:
-        """Return the lane of the session that a body goes on with, repeating all of it."""
-        if body.base is None or body.count < len(body.base.ends):
+        """Return the lane of the session that a body goes on with.
+
+        That is sure where it repeats all of it, and where there is no other and it begins alike.
+        """
+        if body.base is None or not body.count:
             return None
+        is_whole = body.count >= len(body.base.ends)
         for (owner, lane), held in islice(reversed(self._held.items()), _LANES_TRIED):
             if held.history is body.base and owner == session and (owner, lane) not in self._named:
-                return lane
+                return lane if is_whole or self._only.get(session) == lane else None
         return None
+
+    def _note(self, session: str, lane: str) -> None:
+        """Note which lane of a session is the only one that was told by its content."""
+        if self._only.setdefault(session, lane) != lane:
+            self._only[session] = None
+        if len(self._only) > _NAMES_KEPT:
+            del self._only[next(iter(self._only))]
 
     def _name(self, session: str, lane: str) -> None:
         """Note that the program itself named a lane: calls without a name are never of it."""

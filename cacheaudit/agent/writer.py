@@ -106,6 +106,8 @@ class Writer:
                 continue
             deadline = self._pace.deadline()
             if isinstance(first, Attempt):
+                if self._learn is None:
+                    self._pace.hold(self._linger)
                 self._pace.wait(deadline)
             if not self._tried([first, *self._waiting()], deadline):
                 return
@@ -153,8 +155,9 @@ class Writer:
         return go_on
 
     def _is_due(self) -> bool:
-        is_full = len(self._calls) >= self._batch or self._pace.is_pressing
-        return is_full or self._left() == 0.0
+        if self._learn is None or self._pace.is_pressing:
+            return True  # if nobody wants to know at once, all waited together
+        return len(self._calls) >= self._batch or self._left() == 0.0
 
     def _give_up(self, items: list[Any], error: Exception) -> bool:
         """Let nobody wait for what failed; ``False`` where one of the items says stop."""

@@ -10,6 +10,9 @@ from sqlalchemy.engine import Connection
 from cacheaudit.store.tables import calls, decisions, sessions
 
 Start = tuple[str, str, float, str | None]
+Totals = tuple[str | None, str | None, str | None, int, int, int, float]
+_BILLED = (calls.c.cache_read, calls.c.write_5m, calls.c.write_1h)
+func = sa.func
 
 
 def recent_starts(connection: Connection, most: int) -> list[Start]:
@@ -36,6 +39,35 @@ def recent_starts(connection: Connection, most: int) -> list[Start]:
     )
     rows = [(row[0], row[1], float(row[2]), row[3]) for row in connection.execute(query)]
     return rows[::-1]
+
+
+def marked_totals(connection: Connection, source: str) -> list[Totals]:
+    """Sum what was billed for requests whose markers were all placed by a planner.
+
+    Args:
+        connection: The database.
+        source: Name of the source that recorded them.
+
+    Returns:
+        For each model: provider, surface, model, tokens read, written for five minutes and for an
+        hour, and the latest start.
+    """
+    key = (calls.c.provider, calls.c.surface, calls.c.model)
+    sums = (func.sum(func.coalesce(column, 0)) for column in _BILLED)
+    query = (
+        sa.select(*key, *sums, func.max(calls.c.started_at))
+        .join(sessions, sessions.c.id == calls.c.session_id)
+        .where(
+            sessions.c.source == source,
+            calls.c.has_usage.is_(True),
+            sa.type_coerce(calls.c.extra, sa.Text).like('%"markers":%"planner"%'),
+        )
+        .group_by(*key)
+    )
+    return [
+        (row[0], row[1], row[2], int(row[3]), int(row[4]), int(row[5]), float(row[6] or 0))
+        for row in connection.execute(query)
+    ]
 
 
 def set_outcome(

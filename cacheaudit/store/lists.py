@@ -50,20 +50,23 @@ def listing(prompt: Prompt, previous: Listing = EMPTY, before: Prompt | None = N
         previous: The list before it.
         before: The prompt of which that is the list, where it is still there.
     """
-    count = _same(prompt, before)
-    if count is None:
-        count = shared(prompt, previous.items)
+    count = 0 if before is None else _same(prompt, before)
+    rest = prompt
+    if count:
+        blocks, digests = prompt.blocks[count:], prompt.prefix_digests[count:]
+        rest = msgspec.structs.replace(prompt, blocks=blocks, prefix_digests=digests)
+    count += shared(rest, previous.items[count:])
     return _extended(previous, count, entries(prompt, count))
 
 
-def _same(prompt: Prompt, before: Prompt | None) -> int | None:
-    """Return how much two prompts share where one begins with the very blocks of the other."""
-    if before is None or not all(map(is_, prompt.blocks, before.blocks)):
-        return None
-    count = min(len(prompt.blocks), len(before.blocks))
-    if prompt.prefix_digests[:count] != before.prefix_digests[:count]:
-        return None
-    return count
+def _same(prompt: Prompt, before: Prompt) -> int:
+    """Count the leading content blocks that are the very same objects, behind the same ones."""
+    mine, theirs = prompt.blocks, before.blocks
+    count = min(len(mine), len(theirs))
+    if not all(map(is_, mine, theirs)):
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        count = next(index for index, (one, other) in pairs if one is not other)
+    return count if prompt.prefix_digests[:count] == before.prefix_digests[:count] else 0
 
 
 def node(whole: Listing, base: Listing) -> dict[str, Any]:

@@ -198,6 +198,11 @@ class Store:
         with reading(self._engine) as connection:
             return history.recent_starts(connection, most)
 
+    def marked_totals(self, source: str) -> list[history.Totals]:
+        """Sum what was billed, by model, for requests whose markers a planner placed."""
+        with reading(self._engine) as connection:
+            return history.marked_totals(connection, source)
+
     def set_outcome(self, session: str, outcome: str | None, task: str | None = None) -> bool:
         """Write the outcome of a task on its last call; whether there is one."""
         with writing(self._engine) as connection:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from cacheaudit.model.delta import settings
-from cacheaudit.model.prompt import ContentBlock, Prompt, TokenOrigin, digest
+from cacheaudit.model.prompt import ContentBlock, Prompt, digest
 from cacheaudit.store.engine import writing
 from cacheaudit.store.lists import EMPTY, Listing, Lists, listing, node
 from cacheaudit.store.records import Entry, FileCursor, WriteCount
@@ -132,10 +132,18 @@ class Writer:
         return _Pending(entry, key, row, parts, listed, lane_name)
 
     def _settings(self, prompt: Prompt, tokens: tuple[int, ...]) -> bytes:
-        own = settings(prompt, with_text=self._with_text)
-        if tokens:
-            origins: tuple[tuple[int, TokenOrigin | None], ...] = ((len(tokens), "estimated"),)
-            own = msgspec.structs.replace(own, tokens=tokens, origins=origins)
+        if not tokens:
+            return msgspec.msgpack.encode(settings(prompt, with_text=self._with_text))
+        # What the content blocks have to say is known: they need not be gone through.
+        bare = msgspec.structs.replace(prompt, blocks=(), prefix_digests=())
+        blocks = prompt.blocks
+        markers = ((index, blocks[index].marker) for index in prompt.marked)
+        own = msgspec.structs.replace(
+            settings(bare, with_text=self._with_text),
+            markers=tuple((index, mark.ttl) for index, mark in markers if mark is not None),
+            tokens=tokens,
+            origins=((len(tokens), "estimated"),),
+        )
         return msgspec.msgpack.encode(own)
 
     def _write(self, connection: Connection, prepared: list[_Pending]) -> WriteCount:

@@ -1,4 +1,4 @@
-"""Whether a session can afford to write what may never be read."""
+"""Whether a session, and all that was ever sent, can afford to write what may never be read."""
 
 from __future__ import annotations
 
@@ -22,6 +22,39 @@ def gain(found: Forecast, rates: Rates) -> Decimal:
         ((rates.writes.get(ttl, _ONE) - _ONE) * tokens for ttl, tokens in found.writes.items()),
         _ZERO,
     )
+
+
+class Pool:
+    """What markers have really saved for one model, in tokens of the provider.
+
+    A request that is on its way counts as if nothing of it were read: whatever comes, the sum of
+    what was paid is never above what it would have been without markers and the credit.
+
+    Args:
+        credit: What may be spent ahead.
+    """
+
+    def __init__(self, credit: int = 0) -> None:
+        self.balance = Decimal(credit)
+        self.reserved = _ZERO
+
+    def affords(self, worst: Decimal) -> bool:
+        """Whether a request may be sent that costs so much if nothing of it is read."""
+        return worst <= 0 or self.balance - self.reserved >= worst
+
+    def reserve(self, worst: Decimal) -> None:
+        """Set aside what a request may cost."""
+        self.reserved += worst
+
+    def settle(self, worst: Decimal, real: Decimal | None) -> None:
+        """Enter what came of a request.
+
+        Args:
+            worst: What was set aside.
+            real: What it saved by its bill; ``None``: not known, so that the worst is assumed.
+        """
+        self.reserved -= worst
+        self.balance += -worst if real is None else real
 
 
 class Account:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
-from cacheaudit.agent.planner.account import gain
+from cacheaudit.agent.planner.account import Pool, gain
 from cacheaudit.agent.planner.forecast import CacheRules, Forecast, forecast
 from cacheaudit.agent.planner.gaps import Stage
 from cacheaudit.agent.planner.layout import Layout
@@ -34,6 +35,8 @@ class Case(msgspec.Struct, frozen=True):
         scale: Tokens of the provider for one of ours.
         now: Start of the request.
         own: Blocks that the caller marked, with their lifetimes.
+        pool: What must pay for the worst; ``None``: nothing must.
+        spare: Tokens of the provider for one of ours, at the most.
     """
 
     layout: Layout
@@ -45,10 +48,22 @@ class Case(msgspec.Struct, frozen=True):
     scale: float
     now: float
     own: tuple[tuple[int, str], ...]
+    pool: Pool | None = None
+    spare: Decimal = Decimal(1)
 
     def play(self, marks: Sequence[tuple[int, str]]) -> Forecast:
         """Foretell what comes of the request with given markers."""
         return forecast(self.layout, marks, self.shelf, self.now, self.rules, self.scale)
+
+    def worst(self, marks: Sequence[tuple[int, str]]) -> Decimal:
+        """Return what markers add to the caller's own cost if nothing can be read, in tokens."""
+        if self.pool is None:
+            return Decimal(0)
+        rules = msgspec.structs.replace(self.rules, minimum=0)
+        mine, own = (
+            forecast(self.layout, found, Shelf(), self.now, rules) for found in (marks, self.own)
+        )
+        return max(Decimal(0), gain(own, self.rates) - gain(mine, self.rates)) * self.spare
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -60,6 +75,7 @@ class Decision(msgspec.Struct, frozen=True):
         found: What should come of it.
         choices: Lifetimes and their prices, by level.
         reason: Why nothing is added; ``None`` where something is.
+        worst: What they cost if nothing is read, in tokens of the provider.
     """
 
     marks: Marks
@@ -67,6 +83,7 @@ class Decision(msgspec.Struct, frozen=True):
     found: Forecast
     choices: dict[str, Choice]
     reason: str | None = None
+    worst: Decimal = Decimal(0)
 
 
 def decide(case: Case, body: Mapping[str, Any], policy: PlanPolicy) -> Decision:
@@ -88,15 +105,17 @@ def decide(case: Case, body: Mapping[str, Any], policy: PlanPolicy) -> Decision:
         wanted = {level: ttl if ttl == NONE else "5m" for level, ttl in wanted.items()}
         choices = {}
     base, account = gain(as_is, case.rates), case.session.account
+    reason = "what would be written may not be read often enough to pay"
     slots = case.rules.most - case.layout.markers
     for kept, ttls in _sets(places, wanted, slots, is_ahead=account.balance > 0):
         plan = with_lifetimes(kept, case.own, ttls, case.rules)
         if plan is None or not plan[1]:
             continue
-        found = case.play(plan[0])
-        if account.allows(gain(found, case.rates) - base):
-            return Decision(*plan, found, _told(choices, ttls))
-    reason = "what would be written may not be read often enough to pay"
+        found, worst = case.play(plan[0]), case.worst(plan[0])
+        if case.pool is not None and not case.pool.affords(worst):
+            reason = "nothing saved so far pays for what may not be read"
+        elif account.allows(gain(found, case.rates) - base):
+            return Decision(*plan, found, _told(choices, ttls), worst=worst)
     return Decision(list(case.own), {}, as_is, _told(choices, dict.fromkeys(choices, NONE)), reason)
 
 

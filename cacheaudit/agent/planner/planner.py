@@ -14,7 +14,7 @@ import msgspec
 
 from cacheaudit.agent.plan import Outgoing
 from cacheaudit.agent.planner import implicit, order, sight, tools, volatile
-from cacheaudit.agent.planner.account import gain
+from cacheaudit.agent.planner.account import Pool, gain
 from cacheaudit.agent.planner.apply import Spot, marked, marker
 from cacheaudit.agent.planner.decide import Case, Decision, decide, own_marks_of
 from cacheaudit.agent.planner.forecast import Forecast, keep
@@ -23,6 +23,7 @@ from cacheaudit.agent.planner.layout import Layout, lay_out, texts_of
 from cacheaudit.agent.planner.lifetime import Rates
 from cacheaudit.agent.planner.memory import Latest, Line, Memory, SessionMemory
 from cacheaudit.agent.planner.policy import PlanPolicy
+from cacheaudit.agent.planner.pools import Past, Pools, saved, spare
 from cacheaudit.agent.planner.shelf import Shelf
 from cacheaudit.agent.planner.spots import shared_blocks
 from cacheaudit.agent.planner.target import Target, cache_rules, rates_of, target_of
@@ -36,11 +37,16 @@ _OPENAI: Final = ("openai_v1", "openai_v2")
 # The bundled engine takes the same markers; other local servers pay no heed to them.
 _MARKED: Final = ("claude", "local")
 _DIAGNOSES: Final = "claude_api"
+_RETRIED: Final = (408, 409, 429)
 _SECONDS: Final = {"5m": 300.0, "1h": 3600.0}
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """A call whose outcome is not known yet; ``alone``: every marker of it is ours."""
+    """A call whose outcome is not known yet.
+
+    ``alone``: every marker of it is ours. ``pool``: what pays for it if nothing is read, ``worst``.
+    ``failed``: the server refused it, and it may be tried again.
+    """
 
     session: str
     found: Forecast
@@ -50,6 +56,10 @@ class _Pending(msgspec.Struct, frozen=True):
     rates: Rates
     family: str
     alone: bool
+    marked: bool = False
+    failed: bool = False
+    pool: Pool | None = None
+    worst: Decimal = Decimal(0)
 
 
 class BreakpointPlanner:
@@ -74,6 +84,7 @@ class BreakpointPlanner:
         self._seeded = False
         self._scales: dict[str, tuple[int, int]] = {}
         self._routes = implicit.Routes()
+        self._pools = Pools(self.policy, self._book)
         _renew_after_fork(self)
 
     # ── before a call ────────────────────────────────────────────────────────────────────────────
@@ -138,9 +149,14 @@ class BreakpointPlanner:
         if own is None:
             session.notes.leave("carries markers that the provider may refuse")
             return body
+        before = self._pending.get(line.logical)
+        if before is not None and before.failed:  # nobody tried it again
+            _settle_pool(self._pending.pop(line.logical), Decimal(0))
+        scale, pool = self._scale(family), self._pools.of(facts)
         case = Case(
-            layout, line, session, self._shelf, rules, rates, self._scale(family), request.at, own
-        )
+            layout, line, session, self._shelf, rules, rates, scale, request.at, own, pool,
+            spare(scale, is_told=family in self._scales),
+        )  # fmt: skip
         made = decide(case, body, self.policy)
         session.notes.decided(list(made.roles.values()), made.choices, made.reason)
         self._book_in(request, case, made, family)
@@ -215,9 +231,14 @@ class BreakpointPlanner:
             case.rates,
             family,
             alone=not case.own,
+            marked=bool(made.roles),
+            pool=case.pool if made.worst else None,
+            worst=made.worst,
         )
+        if case.pool is not None:
+            case.pool.reserve(made.worst)
         while len(self._pending) > _PENDING:
-            self._pending.popitem(last=False)
+            _settle_pool(self._pending.popitem(last=False)[1], None)
         self._memory.trim()
 
     def _diagnosed(
@@ -258,7 +279,10 @@ class BreakpointPlanner:
                 self._shelf.begun(pending.written, logical)
             if pending is not None and not call.extra.get("unfinished"):
                 del self._pending[logical]
-                self._settle(call, pending)
+                if _may_be_retried(call):
+                    self._refused(logical, pending)
+                else:
+                    self._settle(call, pending)
 
     def _kept_alive(self, call: Call) -> None:
         """Note that a refresh read what the latest request of a session had written."""
@@ -270,24 +294,38 @@ class BreakpointPlanner:
                 for index, _ in line.marks:
                     self._shelf.renew(line.layout.keys[index], call.started_at, _SECONDS)
 
+    def _refused(self, logical: str, pending: _Pending) -> None:
+        """Note that an attempt failed; the next one is the same request."""
+        self._shelf.lost(pending.written)
+        session = self._memory.known(pending.session)
+        if session is not None and not pending.failed:
+            session.account.correct(-pending.amount)
+        self._pending[logical] = msgspec.structs.replace(pending, failed=True)
+
     def _settle(self, call: Call, pending: _Pending) -> None:
         session = self._memory.known(pending.session)
         usage, found = call.usage, pending.found
         if usage is None or not usage.prompt_size:
             if call.error is not None:
+                # What the server refused costs nothing; what was only not answered may have.
+                _settle_pool(pending, None if call.error.status is None else Decimal(0))
                 self._shelf.lost(pending.written)
-                if session is not None:
+                if session is not None and not pending.failed:
                     session.account.correct(-pending.amount)
+            else:
+                _settle_pool(pending, None)
             return
         told, guessed = self._scales.get(pending.family, (0, 0))
         self._scales[pending.family] = (told + usage.prompt_size, guessed + max(1, found.total))
+        _settle_pool(pending, saved(call.usage, pending.rates) if pending.alone else None)
         if usage.cache_read is None:
             return
         if usage.cache_read == 0 and pending.hit is not None and pending.hit not in pending.written:
             self._shelf.lost((pending.hit,))
         real = _seen(call, found, pending.rates) if pending.alone else None
         if session is not None and real is not None:
-            session.account.correct(real - gain(found, pending.rates))
+            booked = Decimal(0) if pending.failed else gain(found, pending.rates)
+            session.account.correct(real - booked)
 
     def seed(self, pauses: Iterable[tuple[Stage, float | None]]) -> None:
         """Take in the pauses that a store remembers; only the first time that it is called.
@@ -304,6 +342,22 @@ class BreakpointPlanner:
                     self._memory.wide.ended(stage)
                 else:
                     self._memory.wide.add(stage, gap)
+
+    @property
+    def wants_past(self) -> bool:
+        """Whether what earlier sessions saved makes a difference."""
+        return self.policy.strict
+
+    def credit(self, past: Iterable[Past]) -> None:
+        """Take in what the store remembers of requests with our markers, once."""
+        with self._lock:
+            self._pools.remember(past)
+
+    def is_ours(self, logical: str) -> bool:
+        """Whether a call on its way carries markers, and all of them are ours."""
+        with self._lock:
+            pending = self._pending.get(logical)
+            return pending is not None and pending.alone and pending.marked
 
     def report(self, session: str | None) -> list[str]:
         """Say what was done in a session and why."""
@@ -323,6 +377,16 @@ def _renew_after_fork(planner: BreakpointPlanner) -> None:
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
+
+
+def _may_be_retried(call: Call) -> bool:
+    status = None if call.error is None else call.error.status
+    return status is not None and (status in _RETRIED or status >= 500)
+
+
+def _settle_pool(pending: _Pending, real: Decimal | None) -> None:
+    if pending.pool is not None:
+        pending.pool.settle(pending.worst, real)
 
 
 def _unfit(body: Mapping[str, Any], target: Target | None) -> str | None:
@@ -350,11 +414,7 @@ def _answer(call: Call) -> str | None:
 
 def _seen(call: Call, found: Forecast, rates: Rates) -> Decimal | None:
     """Return what a call saved by what was billed, in our own tokens."""
-    usage = call.usage
-    if usage is None or not usage.prompt_size or usage.cache_read is None:
+    usage, amount = call.usage, saved(call.usage, rates)
+    if amount is None or usage is None or not usage.prompt_size:
         return None
-    ratio = Decimal(found.total) / usage.prompt_size
-    amount = (1 - rates.read) * usage.cache_read
-    for ttl, tokens in (("5m", usage.write_5m), ("1h", usage.write_1h)):
-        amount -= (rates.writes.get(ttl, Decimal(1)) - 1) * (tokens or 0)
-    return amount * ratio
+    return amount * Decimal(found.total) / usage.prompt_size

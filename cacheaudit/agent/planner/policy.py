@@ -34,6 +34,10 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
             that could put it behind. Off: the expected price alone decides.
         risk: While a session is not ahead, the part of its input that may be lost on writes that
             are never read, besides its first write.
+        strict: Place a marker only where what markers have saved already, for this model and by the
+            bills, pays for all that it may cost: the running total is then never above the one
+            without us, whenever a program stops. What earlier sessions of the store saved counts.
+        credit: With ``strict``, ordinary input tokens of each model that may be spent ahead.
 
     Raises:
         ConfigError: A value is out of range.
@@ -48,6 +52,8 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
     routing: bool = True
     never_behind: bool = True
     risk: Decimal = Decimal("0.25")
+    strict: bool = False
+    credit: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning."""
@@ -55,3 +61,5 @@ class PlanPolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"There is no lifetime {self.ttl!r}.", "Choose auto, 5m or 1h.")
         if not Decimal(0) <= self.risk <= 1:
             raise ConfigError(f"risk is {self.risk}.", "Give a part between 0 and 1.")
+        if self.credit < 0:
+            raise ConfigError(f"credit is {self.credit}.", "Give a number of tokens.")

@@ -284,3 +284,21 @@ def test_lanes_that_are_forgotten_cost_nothing_but_time() -> None:
             }
             assert unfolded(unfolder, body, f"l{lane}") == expand(body, provider="anthropic")
     assert len(unfolder._held) <= 48
+
+
+@given(BODY, st.lists(st.tuples(EDIT, TURN), min_size=1, max_size=6))
+def test_the_lane_is_the_one_that_the_content_tells(
+    body: dict[str, Any], edits: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """Built on the request before, or each body read by itself: the same lanes."""
+    kept, alone = Unfolder(Problems()), Unfolder(Problems())
+    for how, turn in [("same", {}), *edits]:
+        body = edited(body, how, turn)
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        lanes = []
+        for unfolder, histories in ((kept, list(kept.histories())), (alone, [])):
+            read = read_body(data, histories)
+            assert read is not None
+            found = unfolder.prompt(read, session="s", lane=None, provider="anthropic", where="w")
+            lanes.append(found.lane)
+        assert lanes[0] == lanes[1]
