@@ -49,6 +49,13 @@ _old_columns = (
     calls.c.dedupe_key,
     calls.c.fingerprint,
 )
+_keys: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
+# Made once: to put a condition together takes longer than to run it.
+_look_up = sa.select(*_old_columns).where(calls.c.key.in_(_keys))
+_are_there = {
+    column: sa.select(column).where(column.in_(_keys))
+    for column in (content_blocks.c.digest, content_texts.c.digest, block_lists.c.key)
+}
 _replace = calls.update().where(calls.c.key == sa.bindparam("old_key"))
 
 
@@ -218,7 +225,7 @@ class Writer:
         wanted = [key for key in rows if key not in known]
         there: set[bytes] = set()
         for chunk in _chunks(wanted):
-            there.update(connection.scalars(sa.select(column).where(column.in_(chunk))))
+            there.update(connection.scalars(_are_there[column], {"keys": chunk}))
         missing = [rows[key] for key in wanted if key not in there]
         if missing:
             connection.execute(column.table.insert(), missing)
@@ -316,7 +323,7 @@ def _fingerprint(row: dict[str, Any], parts: list[dict[str, Any]], session: str)
 def _lookup(connection: Connection, keys: list[bytes]) -> dict[bytes, Any]:
     found: dict[bytes, Any] = {}
     for chunk in _chunks(keys):
-        rows = connection.execute(sa.select(*_old_columns).where(calls.c.key.in_(chunk)))
+        rows = connection.execute(_look_up, {"keys": chunk})
         found.update((bytes(row.key), row) for row in rows)
     return found
 
