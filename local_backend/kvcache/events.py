@@ -72,15 +72,16 @@ class Events:
         pages: int = 0,
         tokens: int = 0,
         request: str = "",
-        *,
         group: str = "",
         limited_by: str = "",
     ) -> None:
         """Count, and tell the listeners."""
         count = self.counts[kind]
         count.events += 1
-        count.pages += pages
-        count.tokens += tokens
+        if pages:
+            count.pages += pages
+        if tokens:
+            count.tokens += tokens
         if self._listeners:
             event = Event(kind, group, pages, tokens, request, limited_by)
             for listener in self._listeners:

@@ -43,6 +43,7 @@ class CacheManager:
         events: Events | None = None,
     ) -> None:
         self.groups = tuple(groups)
+        self._numbered = tuple(enumerate(self.groups))
         self.page_size = groups[0].page_size
         self.events = Events() if events is None else events
         self.offload = offload
@@ -99,10 +100,15 @@ class CacheManager:
         limit = length - 1 if hit_limit is None else min(hit_limit, length)
         if self.offload is not None:
             return self._admit_with_tiers(name, key, tokens, limit, container, self.offload)
-        joint = plan_jointly(self.groups, key, limit)
-        if not self._fits(name, joint, tokens):
-            return None
-        return self._open(name, key, tokens, container, joint)
+        groups = self.groups
+        if len(groups) == 1:
+            plan = groups[0].plan(key, limit)
+            joint = JointPlan(plan.length, [plan])
+            is_fit = groups[0].fits(plan, tokens) or self._fits(name, joint, tokens)
+        else:
+            joint = plan_jointly(groups, key, limit)
+            is_fit = self._fits(name, joint, tokens)
+        return self._open(name, key, tokens, container, joint) if is_fit else None
 
     def _admit_with_tiers(
         self,
@@ -131,7 +137,9 @@ class CacheManager:
         return sequence
 
     def _fits(self, name: str, joint: JointPlan, tokens: int) -> bool:
-        for group, plan in zip(self.groups, joint.plans, strict=True):
+        plans = joint.plans
+        for number, group in self._numbered:
+            plan = plans[number]
             if not group.fits(plan, tokens):
                 self.require_possible(name, tokens)
                 self.events.emit(EventKind.REFUSE, plan.need, 0, name, group=group.spec.name)
@@ -164,8 +172,10 @@ class CacheManager:
     ) -> Sequence:
         sequence = Sequence(name, key.copy())
         evicted = 0
-        for index, (group, plan) in enumerate(zip(self.groups, joint.plans, strict=True)):
-            bytes_of = _NO_PAYLOADS if payloads is None else payloads[index]
+        plans = joint.plans
+        for number, group in self._numbered:
+            plan = plans[number]
+            bytes_of = _NO_PAYLOADS if payloads is None else payloads[number]
             free = group.pool.free
             before = len(free)
             table, tail = group.open(plan, sequence.key, tokens, bytes_of)
@@ -182,12 +192,14 @@ class CacheManager:
             self.events.emit(EventKind.EVICT, evicted, 0, name)
         sequence.computed = hit = joint.length + sequence.copied
         sequence.resident = hit - sequence.restored
-        sequence.container, sequence.capacity = container, tokens
+        sequence.capacity = tokens
+        if container is not sequence.container:
+            sequence.container = container
         if joint.limited_by:
             sequence.limited_by = joint.limited_by
         self._live[name] = sequence
         kind = EventKind.HIT if hit else EventKind.MISS
-        self.events.emit(kind, 0, hit, name, limited_by=joint.limited_by)
+        self.events.emit(kind, 0, hit, name, "", joint.limited_by)
         return sequence
 
     # Growth.
@@ -261,7 +273,9 @@ class CacheManager:
         if self._copies.pending:
             self._require_copied(sequence)
         published = 0
-        for group, table in zip(self.groups, sequence.tables, strict=True):
+        tables = sequence.tables
+        for number, group in self._numbered:
+            table = tables[number]
             start = table.published
             count = group.commit(table, key, computed)
             if count and self.offload is not None:
@@ -368,7 +382,9 @@ class CacheManager:
         """
         if not sequence.is_live:
             self._require_live(sequence)
-        for group, table in zip(self.groups, sequence.tables, strict=True):
+        tables = sequence.tables
+        for number, group in self._numbered:
+            table = tables[number]
             waits = False
             if self._copies.pending:
                 own = self._sole(group, group.table_pages(table))

@@ -92,15 +92,28 @@ class PagedGroup(CacheGroup):
         return plan.resident
 
     @override
+    def fits(self, plan: Plan, tokens: int) -> bool:
+        # The usual case without a call; the rest is decided where it is for all groups.
+        plan.need = need = -(-tokens // self.page_size) - plan.resident
+        room = len(self.pool.free) + self.cache.evictable - plan.idle
+        return need <= room or super().fits(plan, tokens)
+
+    @override
     def open(
         self, plan: Plan, key: TokenKey, tokens: int, payloads: Mapping[int, bytes]
     ) -> tuple[PagedTable, Pin | None]:
         match = plan.place
         if not isinstance(match, Match):
             raise TypeError("the plan is of another group")
-        pin = self.cache.pin(match, tail=plan.tail_tokens > 0)
+        cache, pool = self.cache, self.pool
+        pin = cache.pin(match, tail=plan.tail_tokens > 0)
         pages = match.pages
-        pages.extend(self.take(self.need(plan, tokens)))
+        need = -(-tokens // self.page_size) - plan.resident
+        short = need - len(pool.free)
+        if short > 0:
+            cache.evict(short)
+        pages += pool.allocate(need)
+        self.owned += need
         table = PagedTable(pages, plan.resident, pin)
         if payloads and self.store is not None:
             for index, payload in payloads.items():

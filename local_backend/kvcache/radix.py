@@ -8,6 +8,7 @@ larger pages the part of a page that still agrees is reported as the match's tai
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from local_backend._typing import override
@@ -112,7 +113,11 @@ class RadixCache(PrefixCache):
             candidates = [(node, match.offset)]
         else:
             wanted = branch_key(ours, extra)
-            first = wanted[:TOKEN_BYTES]
+            order, first = node.order, wanted[:TOKEN_BYTES]
+            place = bisect_left(order, wanted)
+            beside = order[max(place - 1, 0) : place + 1]
+            if not [name for name in beside if name.startswith(first)]:
+                return
             found = near(node, wanted)
             candidates = [(child, 0) for name, child in found if name.startswith(first)]
         for child, offset in candidates:
@@ -131,14 +136,16 @@ class RadixCache(PrefixCache):
 
     @override
     def pin(self, match: Match, *, tail: bool = False) -> Pin:
-        self._require_fresh(match)
+        if match.version != self._version:
+            self._require_fresh(match)
         node: Node | None = match.place
-        if self._learner is not None and node is not None and node.ticket:
-            self._learner.reused(node, self._clock)
         if node is None:
             node = self._roots[match.root] = Node.start_of(match.root)
-        elif match.offset < len(node.pages):
-            node = self._split(node, match.offset)
+        else:
+            if node.ticket and self._learner is not None:
+                self._learner.reused(node, self._clock)
+            if match.offset < len(node.pages):
+                node = self._split(node, match.offset)
         pin = self._pin_node(node, match.length)
         if tail and match.tail is not None:
             child: Node = match.tail.place
@@ -326,7 +333,10 @@ class RadixCache(PrefixCache):
         child.lock = 1
         if node.ends:
             self._drop(self._ends.covered(node, first_page, own.get(0)))
-        self._attach(child, node)
+        node.put_child(child)
+        if self.tails:
+            node.sort_in(name)
+        self._nodes += 1
         return child
 
     @override
@@ -358,12 +368,6 @@ class RadixCache(PrefixCache):
         self._cached -= len(ends)
         self.evictable -= len(ends)
 
-    def _attach(self, child: Node, parent: Node) -> None:
-        parent.put_child(child)
-        if self.tails:
-            parent.sort_in(child.name)
-        self._nodes += 1
-
     # Evicting.
 
     @override
@@ -374,9 +378,9 @@ class RadixCache(PrefixCache):
         if ends:
             self._drop(ends)
             count -= len(ends)
-        sink = self.victim_sink
+        sink, queue = self.victim_sink, self._queue
         while count > len(freed):
-            node = self._queue.first(self._clock)
+            node = queue.first(self._clock)
             if not isinstance(node, Node):
                 break
             pages = node.pages
@@ -388,7 +392,8 @@ class RadixCache(PrefixCache):
                 freed.extend(pages[kept:])
                 node.trim(kept, self.page_bytes)
             else:
-                freed.extend(pages)
+                freed += pages
+                queue.pop()
                 self._remove(node)
             self.books.updates += 1
         total = len(freed)
@@ -403,7 +408,6 @@ class RadixCache(PrefixCache):
         return total + len(ends)
 
     def _remove(self, node: Node) -> None:
-        self._queue.pop()
         self._nodes -= 1
         parent = node.parent
         if parent is None:  # pragma: no cover - such nodes are no candidates
@@ -465,7 +469,10 @@ class RadixCache(PrefixCache):
             node.name = node.first_key(self.page_bytes)
             node.hits = segment.hits
             self._clock = max(self._clock, segment.stamp)
-            self._attach(node, parent)
+            parent.put_child(node)
+            if self.tails:
+                parent.sort_in(node.name)
+            self._nodes += 1
             nodes.append(node)
             self._cached += len(node.pages)
         self.evictable = self._cached

@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from local_backend.kvcache.groups import Table
-from local_backend.kvcache.keys import TokenKey
+from local_backend.kvcache.keys import TOKEN_BYTES, TokenKey
 
 
 class Container(StrEnum):
@@ -81,7 +81,7 @@ class Sequence:
         self.name = name
         self.key = key
         self.tables: list[Table] = []
-        self.prompt = len(key)
+        self.prompt = len(key.data) // TOKEN_BYTES
 
     def __len__(self) -> int:
         return len(self.key)
