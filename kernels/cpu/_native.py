@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from array import array
 from collections.abc import Mapping
+from contextvars import ContextVar
 from ctypes import c_double, c_int, c_int64, c_long, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from local_backend.kernels.cpu._build import BuildError, build
@@ -126,14 +128,16 @@ class Native:
         library: The library; ``None`` where there is none.
         reason: Why there is none; empty where there is one.
         uses_amx: Whether bf16 goes to the matrix unit of the processor.
+        addresses: Where its functions are, by name.
     """
 
     library: ctypes.CDLL | None
     reason: str = ""
     uses_amx: bool = False
+    addresses: Mapping[str, int] = field(default_factory=dict)
 
     def call(self, name: str, arguments: ctypes.Structure) -> None:
-        """Run a function of the library on the arguments.
+        """Run a function of the library on the arguments, or note it down to be run later.
 
         Raises:
             IndexRangeError: A page, slot or position does not exist.
@@ -141,11 +145,30 @@ class Native:
         """
         if self.library is None:
             raise KernelError(f"The compiled kernels are missing: {self.reason}.")
-        code = getattr(self.library, name)(ctypes.byref(arguments))
-        if code == _BAD_INDEX:
-            raise IndexRangeError(f"{name[3:]}: a page, slot or position does not exist.")
-        if code == _NO_MEMORY:
-            raise KernelError(f"{name[3:]}: out of memory.")
+        later = LATER.get()
+        if later is None:
+            _check(getattr(self.library, name)(ctypes.byref(arguments)), name)
+        else:
+            later.add(name, arguments)
+
+    def run(self, calls: list[tuple[str, ctypes.Structure]]) -> None:
+        """Run functions of the library one after the other, up to the first that fails.
+
+        Raises:
+            IndexRangeError: A page, slot or position does not exist.
+            KernelError: No memory, or no library.
+        """
+        if self.library is None:
+            raise KernelError(f"The compiled kernels are missing: {self.reason}.")
+        table = array("Q")
+        for name, arguments in calls:
+            table.append(self.addresses[name])
+            table.append(ctypes.addressof(arguments))
+        failed = c_int64(0)
+        start, _ = table.buffer_info()
+        code = self.library.ck_run(start, len(calls), ctypes.byref(failed))
+        if code:
+            _check(code, calls[failed.value][0])
 
     def packed_bytes(self, rows: int, columns: int, kind: int) -> int:
         """Bytes of the packed form of a weight."""
@@ -166,6 +189,46 @@ class Native:
     def threads(self) -> int:
         """Threads that a call may use."""
         return 1 if self.library is None else int(self.library.ck_threads())
+
+
+def _check(code: int, name: str) -> None:
+    if code == _BAD_INDEX:
+        raise IndexRangeError(f"{name[3:]}: a page, slot or position does not exist.")
+    if code == _NO_MEMORY:
+        raise KernelError(f"{name[3:]}: out of memory.")
+
+
+class Later:
+    """Calls that were noted down; see ``kernels.deferred``.
+
+    Args:
+        library: What they are calls of.
+    """
+
+    def __init__(self, library: Native) -> None:
+        self._library = library
+        self._calls: list[tuple[str, ctypes.Structure]] = []
+        self._kept: list[object] = []
+
+    def add(self, name: str, arguments: ctypes.Structure) -> None:
+        """Note a call down."""
+        self._calls.append((name, arguments))
+
+    def keep(self, *tensors: object) -> None:
+        """Keep what the calls have addresses of until they have run."""
+        self._kept.append(tensors)
+
+    def run(self) -> None:
+        """Run what was noted down so far."""
+        calls, self._calls = self._calls, []
+        try:
+            if calls:
+                self._library.run(calls)
+        finally:
+            self._kept.clear()
+
+
+LATER: Final[ContextVar[Later | None]] = ContextVar("kernels_later", default=None)
 
 
 @functools.cache
@@ -193,8 +256,10 @@ def _declared(library: ctypes.CDLL, environment: Mapping[str, str], *, allow_amx
         function = getattr(library, name)
         function.argtypes = [ctypes.POINTER(structure)]
         function.restype = c_int
-    for name in ("ck_pack", "ck_rms_norm", "ck_gate"):
-        getattr(library, name).restype = None
+    library.ck_pack.restype = None
+    library.ck_run.argtypes = [c_void_p, c_int64, ctypes.POINTER(c_int64)]
+    library.ck_run.restype = c_int
+    addresses = {name: ctypes.cast(getattr(library, name), c_void_p).value or 0 for name in _CALLS}
     library.ck_packed_bytes.argtypes = [c_int64, c_int64, c_int64]
     library.ck_packed_bytes.restype = c_int64
     library.ck_ask_for_large_pages.argtypes = [c_void_p, c_int64]
@@ -202,7 +267,7 @@ def _declared(library: ctypes.CDLL, environment: Mapping[str, str], *, allow_amx
     library.ck_set_threads.argtypes = [c_int, c_long]
     library.ck_set_threads.restype = None
     uses_amx = bool(library.ck_allow_amx(int(allow_amx)))
-    found = Native(library, uses_amx=uses_amx)
+    found = Native(library, uses_amx=uses_amx, addresses=addresses)
     found.set_threads(
         _count(environment, THREADS, _processors()), _count(environment, SPIN, _SPIN_US)
     )

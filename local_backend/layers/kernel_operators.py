@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from local_backend.kernels import functional as kernels
+from local_backend.kernels.deferred import current, deferred
 from local_backend.kernels.registry import bind
 from local_backend.kernels.threads import native_status
 from local_backend.kernels.weights import Weight
@@ -17,6 +19,11 @@ from local_backend.layers.context import Batch
 from local_backend.layers.memory import LayerPages
 from local_backend.layers.operators import Activation, Linear, Unary
 from local_backend.layers.rope import Angles, Rope, Rotation, TorchRope
+
+_COMPILED = "local_backend.kernels.cpu."
+# Passes of more rows take long enough for what Python does between them not to matter, and
+# everything that is computed on the way must be kept until the end.
+_FEW_ROWS = 32
 
 
 class _Often:
@@ -37,12 +44,17 @@ class _Often:
 
     def __call__(self, first: Tensor, *rest: Any) -> Any:
         """Compute; all arguments by position."""
-        chosen = self._chosen.get(first.dtype)
+        chosen, later = self._chosen.get(first.dtype), current()
+        if later is not None and (chosen is None or not chosen.__module__.startswith(_COMPILED)):
+            later.run()  # what is called now looks at tensors at once
         if chosen is None:
             found = self._checked(first, *rest)
             self._chosen[first.dtype] = bind(self._name, first, *rest)
-            return found
-        return chosen(first, *rest)
+        else:
+            found = chosen(first, *rest)
+        if later is not None:
+            later.keep(found, first, rest)
+        return found
 
 
 class KernelAttention:
@@ -106,6 +118,10 @@ class KernelOperators:
 
         self._multiply = _Often("tiled_linear" if exact else "linear", checked)
         self._norm = _Often("rms_norm", _norm)
+
+    def together(self, rows: int) -> AbstractContextManager[object]:
+        """See :class:`local_backend.layers.operators.Operators`."""
+        return deferred() if rows <= _FEW_ROWS and current() is None else nullcontext()
 
     def linear(self, weight: Tensor) -> Linear:
         """See :class:`local_backend.layers.operators.Operators`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Protocol
 
@@ -55,6 +56,14 @@ class Operators(Protocol):
         """Attention over pages."""
         ...
 
+    def together(self, rows: int) -> AbstractContextManager[object]:
+        """A block in which only operations are applied to tensors: they may run at its end.
+
+        Args:
+            rows: Tokens of the pass.
+        """
+        ...
+
     def linear(self, weight: Tensor) -> Linear:
         """A product with ``weight``, ``[output, input]``."""
         ...
@@ -92,6 +101,10 @@ class TorchOperators:
 
     def __init__(self, attention: Attention | None = None) -> None:
         self.attention: Attention = attention or GatherAttention()
+
+    def together(self, _rows: int) -> AbstractContextManager[object]:
+        """See :class:`Operators`; everything runs at once."""
+        return nullcontext()
 
     def linear(self, weight: Tensor) -> Linear:
         """See :class:`Operators`."""

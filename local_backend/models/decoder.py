@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +25,8 @@ class Layer(Protocol):
 
     spec: LayerSpec
     rope: int
+    has_operations_only: bool
+    """Whether it does nothing else to tensors than to view parts of them."""
 
     def __call__(self, x: Tensor, rotation: Rotation, pages: LayerPages, batch: Batch) -> Tensor:
         """Take the tokens of a pass one layer further."""
@@ -53,6 +56,10 @@ class Parts:
     scale: Tensor | None = None
 
 
+def _at_once(_rows: int) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 class Decoder(Model):
     """A decoder of any family.
 
@@ -66,6 +73,8 @@ class Decoder(Model):
         self._config = config
         self._parts = parts
         self._operators = operators.name
+        is_pure = all(layer.has_operations_only for layer in parts.layers)
+        self._together = operators.together if is_pure else _at_once
 
     @property
     @override
@@ -105,9 +114,10 @@ class Decoder(Model):
         if parts.scale is not None:
             x = x * parts.scale
         rotations = [rope.at(context.positions) for rope in parts.ropes]
-        for index, layer in enumerate(parts.layers[:layers]):
-            pages, batch = context.layer(index)
-            x = layer(x, rotations[layer.rope], pages, batch)
+        with self._together(x.shape[0]):
+            for index, layer in enumerate(parts.layers[:layers]):
+                pages, batch = context.layer(index)
+                x = layer(x, rotations[layer.rope], pages, batch)
         return x
 
     @property

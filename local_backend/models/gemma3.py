@@ -48,6 +48,8 @@ class Gemma3Config(ModelConfig):
 class Gemma3Layer:
     """One layer."""
 
+    has_operations_only = False
+
     def __init__(
         self, config: Gemma3Config, index: int, weights: Weights, operators: Operators
     ) -> None:

@@ -36,6 +36,7 @@ class LlamaLayer:
     """One layer."""
 
     rope = 0
+    has_operations_only = True
 
     def __init__(
         self, config: ModelConfig, index: int, weights: Weights, operators: Operators

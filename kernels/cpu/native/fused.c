@@ -83,9 +83,10 @@ static void norm_task(void *context, int64_t index) {
   }
 }
 
-void ck_rms_norm(norm_args *a) {
+int ck_rms_norm(norm_args *a) {
   a->step = rows_per_task(a->rows, a->width);
   if (a->rows) ck_parallel(norm_task, a, (a->rows + a->step - 1) / a->step);
+  return CK_OK;
 }
 
 typedef struct {
@@ -111,9 +112,10 @@ static void gate_task(void *context, int64_t index) {
   }
 }
 
-void ck_gate(gate_args *a) {
+int ck_gate(gate_args *a) {
   a->step = rows_per_task(a->rows, a->width);
   if (a->rows) ck_parallel(gate_task, a, (a->rows + a->step - 1) / a->step);
+  return CK_OK;
 }
 
 typedef struct {
