@@ -154,6 +154,9 @@ def decode_cases() -> Iterator[tuple[Any, ...]]:
             ([90, 2], {"heads": 4, "kv_heads": 1, "window": 33}),
             ([50], {"heads": 17, "kv_heads": 1, "head_dim": 24, "page_size": 3}),
             ([40, 41], {"heads": 8, "kv_heads": 1, "head_dim": 256, "page_size": 16}),
+            # Heads that share a pass over the keys: two passes; a window that begins within pages.
+            ([130, 700, 64], {"heads": 32, "kv_heads": 8, "head_dim": 64, "page_size": 16}),
+            ([300, 256], {"heads": 14, "kv_heads": 7, "window": 150, "page_size": 32}),
             ([], {}),
         ):
             sized: dict[str, Any] = dict(options)
