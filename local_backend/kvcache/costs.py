@@ -39,7 +39,7 @@ class Cost(Policy):
     name = "cost"
     is_ranked = False
 
-    def __init__(self, sample: int = 32, depth_pages: int = 0, seed: int = 0) -> None:
+    def __init__(self, sample: int = 24, depth_pages: int = 0, seed: int = 0) -> None:
         self.sample = sample
         self.depth_pages = depth_pages
         self.seed = seed

@@ -378,3 +378,27 @@ def test_a_pin_too_many_is_found(name: str) -> None:
     entry.lock -= 1
     with pytest.raises(CacheIntegrityError):
         cache.check_integrity()
+
+
+@given(st.lists(st.tuples(PAGES, SPANS, st.integers(0, 6)), min_size=1, max_size=14), st.booleans())
+def test_the_hash_index_files_every_page_under_its_identity(
+    drawn: list[tuple[list[int], list[tuple[int, int, str]], int]], moves: bool
+) -> None:
+    """However prompts part, go on and lose their ends: digests from the start are the same."""
+    cache = build("hash", page_size=2)
+    for tokens, spans, gone in drawn:
+        key = key_of(tokens, spans_of(spans, len(tokens)))
+        pin = add(cache, key)
+        count = len(key) // 2
+        expected = zip(key.copy().chain(2, count), cache.match(key, len(key)).pages, strict=False)
+        assert cache.pinned_keys(pin, 0) == list(expected)
+        cache.evict(gone)
+        cache.check_integrity()
+        cache.unpin(pin)
+        if moves:
+            other = build("hash", page_size=2)
+            other.pool.allocate(cache.cached)
+            other.adopt(cache.export())
+            cache = other
+            assert cache.match(key, len(key)).length == count * 2
+        cache.check_integrity()

@@ -174,3 +174,37 @@ def test_placeholders_move_with_appends_and_cuts() -> None:
     assert list(key.extras(4)) == [2]
     key.cut(8)
     assert key.extras(4) == {}
+
+
+def test_identities_stay_what_they_are() -> None:
+    """Files of a disk tier are named by them, also those that an earlier version wrote."""
+    space = Namespace("w", salt="s", adapter="a")
+    plain = TokenKey(space, range(70)).chain(16, 4)
+    assert [identity.hex() for identity in plain] == [
+        "f096c8015b3c551ad2b187f75fb8a898",
+        "8feb3a760f81ba9962cdab16ec70d572",
+        "8c35620e2fd27dda40ff39a5408be636",
+        "71815bca0df4c96df3b00e8dab8f89f1",
+    ]
+    pictured = TokenKey(space, range(70), (Span(20, 9, b"picture"),)).chain(16, 4)
+    assert [identity.hex() for identity in pictured] == [
+        "f096c8015b3c551ad2b187f75fb8a898",
+        "1ac731a74e312369af26960f6325a223",
+        "49871f046bc2aa50d3c09116e9dc6390",
+        "0294f78ec2cf4cf8d06268aa113f878d",
+    ]
+
+
+@pytest.mark.parametrize("spans", [(), (Span(9, 6, b"picture"),)])
+@pytest.mark.parametrize("asked", [0, 3, 9])
+def test_identities_from_the_middle_are_those_from_the_start(
+    spans: tuple[Span, ...], asked: int
+) -> None:
+    chain = TokenKey(Namespace("w"), range(36), spans).chain(4, 9)
+    key = TokenKey(Namespace("w"), range(36), spans)
+    key.chain(4, asked)  # what is known already is not digested again
+    for first in range(9):
+        before = chain[first - 1] if first else key.root
+        assert key.identity(4, first, before) == chain[first]
+        for last in range(first, 10):
+            assert key.identities(4, first, last, before) == chain[first:last]
