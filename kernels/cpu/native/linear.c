@@ -172,6 +172,7 @@ INLINE void amx_block(const job *j, int64_t row, const int is_double, int64_t bl
     TSTORE(3, sums + 768, 64);
   } else {
     for (int64_t k = 0; k < j->k_padded; k += 32, w += 2048) {
+      for (int line = 0; line < 2048; line += 64) __builtin_prefetch(w + 4096 + line);
       TLOAD(4, a + 2 * k, stride);
       TLOAD(6, w, 64);
       TLOAD(7, w + 1024, 64);
