@@ -11,10 +11,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
-
-# How often to look whether too much waits.
-_GLANCE: Final = 0.25
 
 
 class Pace:
@@ -45,12 +41,6 @@ class Pace:
     def deadline(self) -> float:
         """Return until when something that comes now may be put off."""
         return time.monotonic() + self._patience
-
-    def hold(self, seconds: float) -> None:
-        """Let more come together, unless there is no time for it."""
-        until = time.monotonic() + seconds
-        while not self.is_pressing and (left := until - time.monotonic()) > 0:
-            self.urgent.wait(min(left, _GLANCE))
 
     def wait(self, deadline: float) -> None:
         """Wait for a quiet moment, but not beyond the deadline."""

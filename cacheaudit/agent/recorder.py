@@ -154,12 +154,14 @@ class Recorder:
     def weigh(self, attempt: Attempt) -> None:
         """Account for the body of an attempt, or drop it where too many bytes wait.
 
-        Kept is what an earlier body of the same line does not have.
+        While others wait, kept is what an earlier body of the same line does not have. One by one
+        bodies need not be compared: the next one finds the memory of the last one free.
         """
         size, packed = 0, attempt.packed
-        if packed is not None:
+        if packed is not None and self._bytes:
             line = (attempt.scope.session, attempt.scope.lane)
             packed = attempt.packed = self._packer.pack(line, bytes(packed))
+        if packed is not None:
             size = len(packed.tail) or len(packed)
         with self._lock:
             if self._bytes + size > self._limits.body_bytes:
@@ -251,6 +253,7 @@ class Recorder:
             make=self._make,
             ledger=self._ledger,
             release=self._release,
+            lighten=self._lighten,
             faults=self._faults,
             pace=self._pace,
             busy=self._busy,
@@ -266,6 +269,13 @@ class Recorder:
         """Whether a quarter of what may wait does wait; read without the lock, so about right."""
         limits = self._limits
         return 4 * self._bytes > limits.body_bytes or 4 * len(self._open) > limits.calls
+
+    def _lighten(self, attempt: Attempt) -> None:
+        """Let go of the body of an attempt that still needs its place."""
+        attempt.packed = attempt.prepared = None
+        with self._lock:
+            self._bytes -= attempt.reserved
+            attempt.reserved = 0
 
     def _release(self, attempt: Attempt) -> None:
         with self._lock:

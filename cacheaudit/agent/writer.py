@@ -57,6 +57,7 @@ class Writer:
         make: Makes the maker when the first attempt comes.
         ledger: Where calls go.
         release: Told of every attempt that needs its place no longer.
+        lighten: Told of every attempt whose body is needed no longer.
         faults: Counts what fails.
         pace: Tells when to work.
         busy: Held while there is work on hand: a fork waits for it, so that the child gets no
@@ -72,6 +73,7 @@ class Writer:
         make: Callable[[], Maker],
         ledger: Ledger,
         release: Callable[[Attempt], None],
+        lighten: Callable[[Attempt], None],
         faults: Faults,
         pace: Pace,
         busy: threading.Lock,
@@ -84,6 +86,7 @@ class Writer:
         self._maker: Maker | None = None
         self._ledger = ledger
         self._release = release
+        self._lighten = lighten
         self._faults = faults
         self._pace = pace
         self._busy = busy
@@ -106,8 +109,6 @@ class Writer:
                 continue
             deadline = self._pace.deadline()
             if isinstance(first, Attempt):
-                if self._learn is None:
-                    self._pace.hold(self._linger)
                 self._pace.wait(deadline)
             if not self._tried([first, *self._waiting()], deadline):
                 return
@@ -155,9 +156,8 @@ class Writer:
         return go_on
 
     def _is_due(self) -> bool:
-        if self._learn is None or self._pace.is_pressing:
-            return True  # if nobody wants to know at once, all waited together
-        return len(self._calls) >= self._batch or self._left() == 0.0
+        is_full = len(self._calls) >= self._batch or self._pace.is_pressing
+        return is_full or self._left() == 0.0
 
     def _give_up(self, items: list[Any], error: Exception) -> bool:
         """Let nobody wait for what failed; ``False`` where one of the items says stop."""
@@ -180,6 +180,8 @@ class Writer:
             self._finished.append(attempt)
         if not attempt.void:
             self._calls += self._made_of(attempt)
+        if attempt.finished:
+            self._lighten(attempt)
 
     def _made_of(self, attempt: Attempt) -> list[Made]:
         try:

@@ -83,13 +83,15 @@ def test_too_many_bytes_cost_prompts_and_no_calls(
     make: Callable[..., CacheAudit], held: Held
 ) -> None:
     script = Script()
-    audit = make(limits=Limits(body_bytes=500, quiet=0))
+    audit = make(limits=Limits(body_bytes=500, quiet=0, linger=0))
     wrapped = audit.wrap(client(script))
     with audit.session("s") as s:
-        for _ in range(9):
+        wrapped.messages.create(**ASK)
+        assert held.reached.wait(30)  # the writer is stuck: its body is read, the others wait
+        for _ in range(8):
             wrapped.messages.create(**ASK)
     size = len(script.sent[0])
-    fitting = 500 // size
+    fitting = 1 + 500 // size
     held.go.set()
     calls = s.calls()
     assert len(calls) == 9
@@ -337,3 +339,26 @@ def test_sizes_are_there_for_whoever_is_told_and_for_whoever_reads(
         assert call.usage is not None
         assert call.prompt.tokens == call.usage.prompt_size
         assert {block.tokens_origin for block in call.prompt.blocks} == {"estimated"}
+
+
+def test_bodies_that_pile_up_are_held_once(make: Callable[..., CacheAudit], held: Held) -> None:
+    """Ten requests of 40 KB would not fit; they are the same but for their ends."""
+    script = Script()
+    audit = make(limits=Limits(body_bytes=100_000, quiet=0, linger=0))
+    wrapped = audit.wrap(client(script))
+    with audit.session("s") as s:
+        wrapped.messages.create(**ASK)
+        assert held.reached.wait(30)  # the writer is stuck: all that follows waits
+        for number in range(10):
+            said = [{"role": "user", "content": "x" * 40_000}]
+            said += [
+                {"role": "assistant", "content": "so"},
+                {"role": "user", "content": "y"},
+            ] * number
+            wrapped.messages.create(**{**ASK, "messages": said})
+    held.go.set()
+    calls = s.calls()
+    assert audit.state.dropped_bodies == 0
+    assert [len(call.prompt.blocks) if call.prompt else None for call in calls] == [
+        1, *(1 + 2 * number for number in range(10))
+    ]  # fmt: skip
