@@ -254,11 +254,11 @@ class Context:
         event = lane.last_event
         if event is None:
             return
-        if read >= expected:
+        older = lane.sizes.get(read)
+        is_older = older is not None and older < event.index
+        if read >= expected and not (is_older and read > event.endpoint):
             event.next_read = "full"
         else:
-            older = lane.sizes.get(read)
-            is_older = older is not None and older < event.index
             event.next_read = "older" if is_older else "less"
 
     def _join_run(self, lane: Lane, event: Event) -> None:

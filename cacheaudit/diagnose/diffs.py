@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -130,14 +131,29 @@ def _conversation(ctx: Context, event: Event, before: Prompt, after: Prompt) -> 
     """Return the body to compare with: past a side call, that of the conversation."""
     if before.model == after.model and _opening(before) == _opening(after):
         return before
+    return next((known for _, known in _past(ctx, event, after)), before)
+
+
+def goes_on_from(ctx: Context, event: Event) -> int | None:
+    """Return the position of the call that a call extends, where a side call came in between."""
+    before, after = event.previous.prompt, event.call.prompt
+    if event.change is None or before is None or after is None:
+        return None
+    if _opening(before) == _opening(after):
+        return None
+    index, known = next(_past(ctx, event, after), (-1, after))
+    return index if index >= 0 and first_change(known, after) is None else None
+
+
+def _past(ctx: Context, event: Event, after: Prompt) -> Iterator[tuple[int, Prompt]]:
+    """Walk back over the calls of the lane that opened the same conversation."""
     calls = ctx.session.calls
     for index in range(event.previous_index - 1, max(-1, event.previous_index - _PAST), -1):
         known = calls[index].prompt
         if known is None or calls[index].lane != event.call.lane or known.model != after.model:
             continue
         if known.level_order == after.level_order and _opening(known) == _opening(after):
-            return known
-    return before
+            yield index, known
 
 
 def _opening(prompt: Prompt) -> bytes | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from cacheaudit.diagnose.changed import named_drafts
 from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
+from cacheaudit.diagnose.diffs import Diff, diffs
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import continued, request
 from cacheaudit.model.call import Session
@@ -22,9 +24,9 @@ class ConversationRewound(Rule):
 
     ## Why it costs
 
-    Little: what stands in front is read as far as an earlier request had marked it. The tokens
-    counted here are mostly new text that no cache could have held, so that the figure is an upper
-    bound.
+    Nothing, where all that stands in front is read: no loss is told then. Else what an earlier
+    request had not marked of it; the tokens counted hold new text too, which no cache could have
+    had, so that the figure is an upper bound.
 
     ## What it rests on
 
@@ -66,12 +68,22 @@ class ConversationRewound(Rule):
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
-        yield from named_drafts(ctx, _matches, says=_says)
+        found = {diff.event.index: diff for diff in diffs(ctx)}
+        for draft in named_drafts(ctx, _matches, says=_says):
+            yield _bounded(draft, found[draft.index])
 
     @override
     def fix_edit(self, session: Session, finding: Finding) -> Edit | None:  # noqa: ARG002
         """See :meth:`Rule.fix_edit`."""
         return MarkCommon(calls=finding.calls)
+
+
+def _bounded(draft: Draft, diff: Diff) -> Draft:
+    """Where all that stands in front of the difference was read, nothing was lost."""
+    slack = 0 if diff.reach is None else diff.reach.below
+    if diff.shared_tokens - diff.event.read > slack:
+        return draft
+    return msgspec.structs.replace(draft, claims=0, void=True, established=draft.established[1:])
 
 
 def _matches(diff: Diff) -> bool:

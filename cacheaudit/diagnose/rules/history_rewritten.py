@@ -9,7 +9,7 @@ from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import aftermath, count, expiry_line, reason_lines
+from cacheaudit.diagnose.wording import MIXED, aftermath, count, expiry_line, reason_lines
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix, Rival
 from cacheaudit.simulate.edit import Edit
@@ -83,6 +83,7 @@ class HistoryRewritten(Rule):
                     Rival(
                         "compacted", "A compaction that left no marker would give the same sizes."
                     ),
+                    *((MIXED,) if event.next_read == "older" else ()),
                 ),
             )
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cacheaudit.diagnose.changed import named_drafts
+from cacheaudit.diagnose.changed import NAMED_FRONT_RANK, named_drafts
 from cacheaudit.diagnose.context import Context
-from cacheaudit.diagnose.diffs import Diff
+from cacheaudit.diagnose.diffs import Diff, goes_on_from
+from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.scenes import Scene, request
 from cacheaudit.diagnose.shapes import new_messages
-from cacheaudit.model.call import Session
+from cacheaudit.diagnose.wording import count
+from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Fix
 
 _FRONT = ("system_text", "system_blocks", "tools_gone", "tools_removed", "tools_added")
@@ -33,6 +35,8 @@ class SideCallWithOwnPrompt(Rule):
     ## What it rests on
 
     Recorded bodies: another system prompt or other tools, another first message, and few of them.
+    Where such calls go on in turn with the conversation, each extends the one of its own before it
+    and read all that this one had left.
 
     ## When to ignore
 
@@ -80,6 +84,33 @@ class SideCallWithOwnPrompt(Rule):
         """See :meth:`Rule.check`."""
         for draft in named_drafts(ctx, _matches, says=_says):
             yield msgspec.structs.replace(draft, claims=0, void=True, established=_lines(draft))
+        for event in ctx.events:
+            index = goes_on_from(ctx, event)
+            left = 0 if index is None else _left_by(ctx.session.calls[index])
+            if index is not None and 0 < left <= event.read:
+                yield _draft(event, ctx.session.calls[index].id)
+
+
+def _left_by(call: Call) -> int:
+    usage = call.usage
+    return 0 if usage is None else (usage.cache_read or 0) + (usage.cache_write or 0)
+
+
+def _draft(event: Event, before: str) -> Draft:
+    return Draft(
+        index=event.index,
+        rank=NAMED_FRONT_RANK,
+        void=True,
+        verdict="proved",
+        evidence="body_diff",
+        why="It goes on with a conversation of its own.",
+        established=(
+            (
+                f"{event.call.id} extends {before}, not the call before it, and read all that "
+                f"{before} had left in the cache: {count(event.read)} tokens."
+            ),
+        ),
+    )
 
 
 def _lines(draft: Draft) -> tuple[str, ...]:

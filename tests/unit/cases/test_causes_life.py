@@ -197,3 +197,51 @@ def test_what_subagents_read_is_not_a_write_in_vain(tmp_path: Path) -> None:
     case.call(30, anthropic_usage(60_000, 5_000), lane="sub", purpose="subagent")
     notes = [found.name for found in audit(tmp_path, case).notes]
     assert "writes-not-read" not in notes
+
+
+# ── what is no loss ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_cleared_conversation_loses_nothing(tmp_path: Path) -> None:
+    case = grows(Recording(), 4)
+    messages = [user(text("another job", 900))]
+    case.call(180, anthropic_usage(FRONT, 900), sent(messages))
+    assert audit(tmp_path, case).losses == []
+
+
+def test_going_back_and_on_from_there_loses_nothing_where_all_of_it_is_read(tmp_path: Path) -> None:
+    case = grows(Recording(), 5)
+    messages = [*talk(2), assistant(text("another way", 50)), user(text("try that", 200))]
+    read = FRONT + 1_500 + 2 * ROUND
+    case.call(180, anthropic_usage(read, 250), sent(messages))
+    assert audit(tmp_path, case).losses == []
+
+
+def side_calls(*, bodies: bool) -> Recording:
+    """A second, short conversation in the same lane, in turn with the first."""
+    case = Recording()
+    named: list[Json] = []
+    for number in range(4):
+        size = FRONT + 1_500 + ROUND * number
+        read = size - ROUND if number else 0
+        request = sent(talk(number)) if bodies else None
+        case.call(30 * number, anthropic_usage(read, size - read), request)
+        named += [user(text(f"name this {number}", 2_000))]
+        written = 3_500 if number == 0 else 2_000
+        left = 0 if number == 0 else 1_500 + 2_000 * number
+        request = body(named, system=(text("You name things.", 1_500),)) if bodies else None
+        case.call(30 * number + 4, anthropic_usage(left, written), request)
+    return case
+
+
+def test_two_conversations_in_one_lane_that_both_read_all_lose_nothing(tmp_path: Path) -> None:
+    assert audit(tmp_path, side_calls(bodies=True)).losses == []
+
+
+def test_from_usage_alone_a_prompt_of_another_conversation_is_a_rival(tmp_path: Path) -> None:
+    case = side_calls(bodies=False)
+    case.lines = [*case.lines[:1], *case.lines[2:4], case.lines[4]]
+    # The next call reads exactly what the first conversation had left, not what this one did.
+    found = audit(tmp_path, case).only()
+    assert found.verdict != "proved"
+    assert "unrelated-prompts" in found.rivals
