@@ -56,8 +56,8 @@ pytestmark = [pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
 def run(*command: str | Path) -> None:
     """Run a command.
 
-    Only our own interpreter gets this checkout on its path: a folder of it is called like a package
-    that ``transformers`` would use.
+    Only our own interpreter gets this checkout on its path, and nobody starts in it: a folder of
+    it is called like a package that ``transformers`` would use.
 
     Raises:
         RuntimeError: It failed; with the end of what it said.
@@ -68,6 +68,7 @@ def run(*command: str | Path) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path},
+        cwd=HERE,
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-400:] or done.stdout[-400:])
