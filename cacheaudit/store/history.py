@@ -12,7 +12,6 @@ from cacheaudit.store.tables import calls, decisions, sessions
 Start = tuple[str, str, float, str | None]
 Totals = tuple[str | None, str | None, str | None, int, int, int, float]
 _BILLED = (calls.c.cache_read, calls.c.write_5m, calls.c.write_1h)
-func = sa.func
 
 
 def recent_starts(connection: Connection, most: int) -> list[Start]:
@@ -53,9 +52,9 @@ def marked_totals(connection: Connection, source: str) -> list[Totals]:
         hour, and the latest start.
     """
     key = (calls.c.provider, calls.c.surface, calls.c.model)
-    sums = (func.sum(func.coalesce(column, 0)) for column in _BILLED)
+    sums = (sa.func.sum(sa.func.coalesce(column, 0)) for column in _BILLED)
     query = (
-        sa.select(*key, *sums, func.max(calls.c.started_at))
+        sa.select(*key, *sums, sa.func.max(calls.c.started_at))
         .join(sessions, sessions.c.id == calls.c.session_id)
         .where(
             sessions.c.source == source,

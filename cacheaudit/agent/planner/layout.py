@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from cacheaudit.agent.planner.marks import OwnMark, bare, own_marks
-from cacheaudit.agent.planner.order import encode, reordered
+from cacheaudit.agent.planner.order import encode, inputs_of, reordered
 from cacheaudit.model.prompt import ContentBlock, Level
 from cacheaudit.model.tokens import estimate
 from cacheaudit.providers.anthropic import LEVEL_ORDER, PROVIDER
@@ -88,6 +88,7 @@ class Layout(msgspec.Struct, frozen=True):
             there is none.
         markers: All markers of the caller, wherever they stand.
         weight: Bytes that it holds on to.
+        inputs: Arguments of all tool calls, in the key order that they were given in.
     """
 
     blocks: list[Block]
@@ -109,6 +110,7 @@ class Layout(msgspec.Struct, frozen=True):
     automatic: str | None
     markers: int
     weight: int
+    inputs: bytes = b""
 
     def index_of(self, level: str, outer: int, inner: int) -> int | None:
         """Find a block by its place."""
@@ -136,12 +138,14 @@ class Texts(msgspec.Struct, frozen=True):
         plain: Each as JSON, without markers and with one plain text as a string.
         marked: Indices of those in which the name of the marker occurs.
         whole: All of them as one JSON, where the order of keys in them counts.
+        inputs: Arguments of all tool calls, as JSON.
         reordered: Path of what an earlier request wrote in another key order; empty: nothing.
     """
 
     items: list[Any]
     plain: list[bytes]
     marked: list[int]
+    inputs: bytes = b""
     reordered: str = ""
     whole: bytes = b""
 
@@ -163,8 +167,16 @@ def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
             count, best = same, layout
         if same and same == len(layout.said):
             break
-    if best is not None and (found := reordered(messages, best.said, count)) is not None:
-        count, moved = found
+    known_inputs = best.inputs if best is not None and count == len(best.said) else None
+    if (
+        best is not None
+        and (found := reordered(messages, best.said, count, known_inputs)) is not None
+    ):
+        (count, moved), known_inputs = found, None
+    if known_inputs is None:
+        inputs = inputs_of(messages)
+    else:
+        inputs = b",".join(filter(None, (known_inputs, inputs_of(messages[count:]))))
     plain = [] if best is None else best.messages[:count]
     marked = [] if best is None else [index for index in best.marked if index < count]
     for index, message in enumerate(messages[count:], count):
@@ -174,7 +186,7 @@ def texts_of(body: Mapping[str, Any], known: Iterable[Layout] = ()) -> Texts:
             message = bare(message)
             text = encode(message)
         plain.append(encode({**message, "content": one}) if (one := _one(message)) else text)
-    return Texts(messages, plain, marked, moved)
+    return Texts(messages, plain, marked, inputs, moved)
 
 
 def _one(message: Any) -> str | None:
@@ -335,7 +347,8 @@ def lay_out(
         tool_count=len(parts["tools"]),
         seeds=seeds,
         settings={item.name: item.value for item in prompt.parameters},
-        weight=sum(map(len, (*tools.raw, *system.raw, *messages.raw))),
+        inputs=texts.inputs,
+        weight=len(texts.inputs) + sum(map(len, (*tools.raw, *system.raw, *messages.raw))),
         **own_marks(body, tools.marked, system.marked, messages.marked),
     )
 

@@ -19,18 +19,22 @@ _KEPT: Final = 4_096
 _NOTE: Final = "key order kept as it was sent first"
 
 
-def reordered(messages: Sequence[Any], said: Sequence[Any], count: int) -> tuple[int, str] | None:
+def reordered(
+    messages: Sequence[Any], said: Sequence[Any], count: int, inputs: bytes | None = None
+) -> tuple[int, str] | None:
     """Find the first tool call whose arguments are written otherwise than they were.
 
     Args:
         messages: Messages of a request.
         said: Those of an earlier one.
         count: How many of them are equal, key order aside.
+        inputs: What :func:`inputs_of` tells of the earlier ones, where that is known.
 
     Returns:
         Index of the message, and path of the arguments.
     """
-    if encode(_inputs(messages[:count])) == encode(_inputs(said[:count])):
+    inputs = inputs_of(said[:count]) if inputs is None else inputs
+    if inputs_of(messages[:count]) == inputs:
         return None
     for index, (message, before) in enumerate(zip(messages[:count], said, strict=False)):
         if (
@@ -49,15 +53,18 @@ def reordered(messages: Sequence[Any], said: Sequence[Any], count: int) -> tuple
     return None
 
 
-def _inputs(messages: Sequence[Any]) -> list[Any]:
-    """Return the arguments of all tool calls; to write them is quicker than to compare keys."""
-    return [
+def inputs_of(messages: Sequence[Any]) -> bytes:
+    """Write the arguments of all tool calls: that is quicker than to compare their keys."""
+    found = [
         block["input"]
         for message in messages
-        if message.get("role") != "user" and (content := message.get("content")).__class__ is list
+        if message.__class__ is dict
+        and message.get("role") != "user"
+        and (content := message.get("content")).__class__ is list
         for block in content
         if block.__class__ is dict and "input" in block
     ]
+    return encode(found)[1:-1]
 
 
 def _is_deep(value: dict[str, Any]) -> bool:
