@@ -47,12 +47,12 @@ class Response:
         self.wire: WireUsage | None = None
         self.raw_usage: dict[str, Any] | None = None
         self.output = -1
-        self.first_at: str | bytes | None = None
-        self.last_at: str | bytes | None = None
+        self.first_at: str | None = None
+        self.last_at: str | None = None
         self.user_at: str | None = None
         self.stop_reason: str | None = None
         self.diagnostics: bytes | None = None
         self.cost: bytes | None = None
         self.boundaries: tuple[Boundary, ...] = ()
         # What its last line said from the stop reason to the request id.
-        self.known_tail = b""
+        self.known_tail: bytes | bytearray = b""

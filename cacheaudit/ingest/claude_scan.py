@@ -47,10 +47,12 @@ _BOUNDARY_LINE = 16 << 10
 # The first message object of a line says whose it is; inside a string its quotes were escaped.
 _USER = b'"message":{"role":"user"'
 _SIDECHAIN = b'"isSidechain":true'
+_STAMP = b'"timestamp":"'
 _NEVER = b"\0"
 _CLOSING = b"}\r \t\0"
 SYNTHETIC = "<synthetic>"
 
+_Bytes = bytes | bytearray
 _any = msgspec.json.Decoder().decode
 _BAD = (msgspec.DecodeError, RecursionError)
 
@@ -71,18 +73,17 @@ class Scan:
         self.timing = timing
         self.responses: dict[tuple[str, str | None], Response] = {}
         self._by_id: dict[bytes, Response] = {}
-        self._waiting: list[tuple[bytes, int, int]] = []
-        self._user_line: tuple[bytes, int, int] | None = None
+        self._waiting: list[tuple[_Bytes, int, int]] = []
+        self._user_line: tuple[_Bytes, int, int] | None = None
         self._user_at: dict[str | None, str | None] = {}
         self._boundaries: list[Boundary] = []
         self._chains = Sidechains()
         self.lines = 0
 
-    def feed(self, data: bytes, start: int, size: int) -> None:
-        """Take the whole lines in ``data[start:size]``."""
+    def feed(self, data: _Bytes, start: int, size: int) -> None:
+        """Take the whole lines in ``data[start:size]``; nothing of it is kept but copies."""
         find, rfind = data.find, data.rfind
-        number = self.lines
-        timing = self.timing
+        number, timing = self.lines, self.timing
         while start < size:
             end = find(b"\n", start, size)
             if end < 0:
@@ -110,8 +111,13 @@ class Scan:
                 self._other_line(data, start, end)
             start = end + 1
         self.lines = number
+        if self._waiting:
+            self._waiting = [(d[low:high], 0, high - low) for d, low, high in self._waiting]
+        if self._user_line is not None:
+            d, low, high = self._user_line
+            self._user_line = d[low:high], 0, high - low
 
-    def _is_sound(self, line: bytes, number: int) -> bool:
+    def _is_sound(self, line: _Bytes, number: int) -> bool:
         """Whether a line of no known kind is an object; one that is not is counted."""
         if line[:1] == b"{":
             try:
@@ -125,7 +131,7 @@ class Scan:
         self._broken(line, number)
         return False
 
-    def _other_line(self, data: bytes, start: int, end: int) -> None:
+    def _other_line(self, data: _Bytes, start: int, end: int) -> None:
         """Take a line that is neither a user line nor a response, for what it tells of time."""
         if data.find(_SIDECHAIN, start, min(start + 600, end)) >= 0:
             self._side_line(data[start:end])
@@ -134,7 +140,7 @@ class Scan:
         else:
             self._waiting.append((data, start, end))
 
-    def _side_line(self, line: bytes) -> None:
+    def _side_line(self, line: _Bytes) -> None:
         """Follow a sidechain over a line of it."""
         plain = _plain_line(line)
         if plain is None:
@@ -143,22 +149,25 @@ class Scan:
         if plain.type == "user":
             self._user_at[root] = plain.timestamp
 
-    def _usage_line(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
+    def _usage_line(self, data: _Bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line with a usage object near its end; most repeat what is known."""
         low = at - _STOP
         stop = data.rfind(b'"stop_reason":', low if low > start else start, at)  # noqa: FURB136 - hot
         here = data.find(b'"id":"', start, start + _HEAD) + 6
-        known = self._by_id.get(data[here : data.find(b'"', here, here + 90)])
+        known = self._by_id.get(bytes(data[here : data.find(b'"', here, here + 90)]))
         if known is None or stop < 0:
             self._assistant(data, start, end, at if stop < 0 else stop, number)
-        elif data.startswith(known.known_tail, stop) and (
-            (stamp := data.rfind(b'"timestamp":"', stop + len(known.known_tail), end)) >= 0
+        elif (
+            data.startswith(known.known_tail, stop)
+            and (stamp := data.rfind(_STAMP, stop + len(known.known_tail), end) + 13) > 12
+            and (behind := data.find(b'"', stamp, end)) >= 0
         ):
-            known.last_at = data[stamp:end]
+            if self.timing:
+                known.last_at = data[stamp:behind].decode(errors="replace")
         elif not self._again(known, data, stop, end):
             self._assistant(data, start, end, stop, number)
 
-    def _assistant(self, data: bytes, start: int, end: int, at: int, number: int) -> None:
+    def _assistant(self, data: _Bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line whose usage object stands near its end."""
         content = data.find(b'"content":', start, start + _HEAD)
         if not 0 <= content < at:
@@ -193,7 +202,7 @@ class Scan:
         if response.known_tail:
             self._by_id[message.id.encode()] = response
 
-    def _again(self, response: Response, data: bytes, at: int, end: int) -> bool:
+    def _again(self, response: Response, data: _Bytes, at: int, end: int) -> bool:
         """Take a later line of a known response from its end alone; say whether that was it."""
         try:
             tail = decode_tail(b'{"message":{' + data[at:end])
@@ -209,7 +218,7 @@ class Scan:
         return True
 
     def _finish(
-        self, response: Response, tail: Tail | Framed, data: bytes, at: int, end: int
+        self, response: Response, tail: Tail | Framed, data: _Bytes, at: int, end: int
     ) -> None:
         """Take what stands behind the content."""
         message = tail.message
@@ -231,7 +240,7 @@ class Scan:
             return
         response.known_tail = data[at : behind + 14 + len(tail.request_id)]
 
-    def _whole_line(self, line: bytes, number: int) -> None:
+    def _whole_line(self, line: _Bytes, number: int) -> None:
         """Decode a line whole: usage elsewhere than usual, or a broken line."""
         where = f"{self.name}:{number}"
         if len(line) > MAX_LINE:
@@ -273,7 +282,7 @@ class Scan:
         response.diagnostics = bytes(message.diagnostics) or response.diagnostics
         response.cost = bytes(whole.cost) or response.cost
 
-    def _odd_line(self, line: bytes, where: str, number: int, detail: str) -> None:
+    def _odd_line(self, line: _Bytes, where: str, number: int, detail: str) -> None:
         """Read a line in which a field has an unusual type: what can be used is used."""
         try:
             value = _any(line)
@@ -350,7 +359,7 @@ class Scan:
             self._user_at[None] = _later(stamp, self._user_at.get(None))
             self._user_line = None
 
-    def _system_line(self, line: bytes) -> None:
+    def _system_line(self, line: _Bytes) -> None:
         try:
             mark = decode_system(line)
         except _BAD:
@@ -363,7 +372,7 @@ class Scan:
         )
 
     def _take(
-        self, response: Response, wire: WireUsage, data: bytes | msgspec.Raw, at: int
+        self, response: Response, wire: WireUsage, data: _Bytes | msgspec.Raw, at: int
     ) -> None:
         """Keep the copy with the highest output; equal ones change nothing."""
         output = wire.output_tokens if wire.output_tokens is not None else 0
@@ -384,9 +393,9 @@ class Scan:
             response.output = output
             response.wire, response.raw_usage = None, raw
 
-    def _broken(self, line: bytes, number: int) -> None:
+    def _broken(self, line: _Bytes, number: int) -> None:
         where = f"{self.name}:{number}"
-        stripped = line.strip(b" \t\r\0")
+        stripped = bytes(line).strip(b" \t\r\0")
         if not stripped:
             return
         try:
@@ -426,12 +435,12 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _last_stamp(data: bytes, start: int, end: int) -> str | None:
+def _last_stamp(data: _Bytes, start: int, end: int) -> str | None:
     """Find a line's own time near its end without decoding it.
 
     Behind it stands one closing brace and no opening one, so the outermost object holds it.
     """
-    at = data.rfind(b'"timestamp":"', max(start, end - 400), end) + 13
+    at = data.rfind(_STAMP, max(start, end - 400), end) + 13
     if at < 13:
         return None
     stop = data.find(b'"', at, end)
@@ -445,14 +454,14 @@ def _later(a: str | None, b: str | None) -> str | None:
     return max(a, b) if a is not None and b is not None else a or b
 
 
-def _plain_line(line: bytes) -> PlainLine | None:
+def _plain_line(line: _Bytes) -> PlainLine | None:
     try:
         return decode_plain(line)
     except _BAD:
         return None
 
 
-def _usage_object(data: bytes | msgspec.Raw, at: int) -> dict[str, Any] | None:
+def _usage_object(data: _Bytes | msgspec.Raw, at: int) -> dict[str, Any] | None:
     """Decode the usage object that begins at ``at`` (``"usage":{…``), or is ``data`` itself."""
     if isinstance(data, msgspec.Raw):
         value = _any(data)

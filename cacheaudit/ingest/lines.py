@@ -15,8 +15,11 @@ import msgspec
 
 from cacheaudit.model.ports import ProblemSink
 
-CHUNK = 1 << 19  # larger ones cost page faults, smaller ones more seams
+CHUNK = 1 << 19
+# Of a buffer that is filled again and again: what malloc asks the system for anew is larger.
+WINDOW = 120 << 10
 MAX_LINE = 64 << 20
+_GROWTH = 4 << 20
 _BLANKS = b" \t\r\0"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -185,10 +188,12 @@ def _split(
 
 def line_chunks(
     path: Path, problems: ProblemSink, start: int = 0
-) -> Iterator[tuple[bytes, int, int]]:
-    """Yield runs of whole lines as (bytes, start, stop), without copying them apart.
+) -> Iterator[tuple[bytearray, int, int]]:
+    """Yield runs of whole lines as (buffer, start, stop), without copying them apart.
 
-    A line over ``MAX_LINE`` is dropped and counted. ``start`` is the beginning of a line.
+    The buffer is filled anew for the next run, so that memory is taken from the system once a file:
+    what is to be kept has to be copied. A line over ``MAX_LINE`` is dropped and counted. ``start``
+    is the beginning of a line.
 
     Raises:
         OSError: The file cannot be read.
@@ -196,35 +201,32 @@ def line_chunks(
     with path.open("rb", buffering=0) as stream:
         if start:
             stream.seek(start)
-        rest: list[bytes] = []
-        held, dropping = 0, False
-        while data := stream.read(CHUNK):
-            first = data.find(b"\n") + 1
-            if not first:
-                held += len(data)
-                if held > MAX_LINE:
-                    rest.clear()
-                    dropping = True
-                elif not dropping:
-                    rest.append(data)
+        buffer = bytearray(WINDOW)
+        held, dropping = 0, False  # bytes of a line in front that has not ended
+        while count := stream.readinto(memoryview(buffer)[held:]):
+            end = held + count
+            cut = buffer.rfind(b"\n", held, end) + 1
+            if not cut:
+                dropping = dropping or end > MAX_LINE
+                held = 0 if dropping else end
+                if held == len(buffer):
+                    buffer += bytes(min(held, _GROWTH))
                 continue
+            first = 0
             if dropping:
                 problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
-                yield b"\n", 0, 1
-            elif held:
-                line = b"".join([*rest, data[:first]])
-                yield line, 0, len(line)
-            else:
-                first = 0
-            cut = data.rfind(b"\n") + 1
-            if cut > first:
-                yield data, first, cut
-            rest, held, dropping = [data[cut:]], len(data) - cut, False
+                first = buffer.find(b"\n")  # the end of the dropped line is a line of its own
+                dropping = False
+            yield buffer, first, cut
+            held = end - cut
+            rest = buffer[cut:end]
+            if len(buffer) > WINDOW >= 2 * held:
+                buffer = bytearray(WINDOW)
+            buffer[:held] = rest
         if dropping:
             problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
         elif held:
-            line = b"".join(rest)
-            yield line, 0, len(line)
+            yield buffer, 0, held
 
 
 def line_before(path: Path, offset: int, distance: int) -> tuple[int, int]:

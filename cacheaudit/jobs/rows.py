@@ -60,27 +60,32 @@ class CallRows:
             predicted: What it should have read and written.
             earlier: The prompt that the change is against.
         """
-        usage = call.usage or _NO_USAGE
-        split = writes(call.usage)
+        usage, origin = call.usage or _NO_USAGE, call.origin
+        written, split = usage.cache_write, None
+        if written is not None:  # of most calls one lifetime is the whole
+            short, long = usage.write_5m == written, usage.write_1h == written
+            only = {"5m": written} if short else {"1h": written}
+            split = only if written and short is not long else writes(usage)
+        # By position as far as can be: Python hands over more than 15 names in a dictionary.
         return CallRow(
-            id=call.id,
-            session=call.session,
-            lane=call.lane,
-            purpose=call.purpose,
-            provider=call.provider,
-            model=call.model,
-            started_at=None if at is None else iso(at),
-            total_input=usage.total_input,
-            cache_read=usage.cache_read,
-            cache_write=usage.cache_write,
-            uncached_input=usage.uncached_input,
-            output=usage.output,
-            predicted=predicted,
-            cost=cost,
-            first_change=None if change is None else self._change_row(call, change, earlier),
-            where=None if call.origin is None else str(call.origin),
-            writes=split,
-            price=None if card is None else card.id,
+            call.id,
+            call.session,
+            call.lane,
+            call.purpose,
+            call.provider,
+            call.model,
+            None if at is None else iso(at),
+            usage.total_input,
+            usage.cache_read,
+            written,
+            usage.uncached_input,
+            usage.output,
+            predicted,
+            cost,
+            None if change is None else self._change_row(call, change, earlier),
+            None if origin is None else str(origin),
+            split,
+            None if card is None else card.id,
             reported_cost=None if call.reported_cost is None else plain(call.reported_cost),
             first_token_seconds=None if call.first_token_at is None else first_token_seconds(call),
             alive_seconds=self._lives.of(call, split),

@@ -266,7 +266,9 @@ class Tally:
             plan = self._plans.get(service)
             if plan is None:
                 plan = self._plans[service] = self._book.plan(*service)
-            card = plan.pick(at, usage.prompt_size if plan.tiered else None)
+            card = plan.only
+            if card is None or at is None:
+                card = plan.pick(at, usage.prompt_size if plan.tiered else None)
             if card is not None and is_plain(usage, card):
                 entry = bucket.by_card.get(card.id)
                 if entry is None:

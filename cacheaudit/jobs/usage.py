@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, get_args
 
 from cacheaudit._version import __version__
@@ -27,6 +28,7 @@ from cacheaudit.report.result import Group, Quality, Scope, Tool, UsageResult
 GroupBy = Literal["day", "session", "model", "purpose", "agent", "project"]
 GROUPS: tuple[GroupBy, ...] = get_args(GroupBy)
 _UNKNOWN = "unknown"
+_DAY = 86_400
 
 
 def usage(inputs: Inputs, by: str, progress: Progress) -> UsageResult:
@@ -146,7 +148,13 @@ def _add_all(
 
 
 def _by_day(_title: str, record: UsageRecord) -> str:
-    return _UNKNOWN if record.at is None else day(record.at).isoformat()
+    return _UNKNOWN if record.at is None else _day_name(record.at // _DAY)
+
+
+@lru_cache(maxsize=64)
+def _day_name(number: float) -> str:
+    """Write a UTC day, counted from the epoch."""
+    return day(number * _DAY).isoformat()
 
 
 def _by_session(_title: str, record: UsageRecord) -> str:

@@ -115,7 +115,7 @@ class Strip(msgspec.Struct, frozen=True, kw_only=True):
     scaled: bool = False
 
 
-class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+class CallRow(msgspec.Struct, frozen=True):
     """One call of the result.
 
     Attributes:

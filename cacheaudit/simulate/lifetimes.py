@@ -24,6 +24,7 @@ from cacheaudit.simulate.turns import (
     SECONDS,
     SHORTEST,
     SOONEST,
+    Figures,
     Turn,
     refreshes_after,
     turns,
@@ -311,7 +312,7 @@ class _Session:
             row = self._rows[key] = _Row(rates, day, settings)
         return row
 
-    def add(self, row: _Row, usage: Usage, turn: Turn) -> None:
+    def add(self, row: _Row, usage: Usage, figures: Figures) -> None:
         """Add one call."""
         self._calls += 1
         rates, output = row.rates, usage.output
@@ -320,18 +321,25 @@ class _Session:
         else:
             row.output += output
             row.searches += usage.web_searches or 0
-        ideal, shared, following, gap = row.ideal, turn.shared, turn.following, turn.gap
+        uncached, read, written, long, _, _, _, _, gap, following, shared = figures
+        ideal = row.ideal
         ideal.read += shared
         # Of what is new, only what a later call repeats is worth writing.
-        new = turn.uncached + turn.read + turn.written - shared
+        new = uncached + read + written - shared
         if following == _NEVER:
             ideal.uncached += new
         else:
             ideal.short += new
-        if (gap is None or gap < SHORTEST) and following < SOONEST:
-            _count_in(row.quiet, turn)
+        is_quiet = (gap is None or gap < SHORTEST) and following < SOONEST
+        recorded = row.quiet if is_quiet else row.loud
+        recorded.uncached += uncached
+        recorded.read += read
+        recorded.long += long
+        recorded.short += written - long
+        recorded.gained += read > 0
+        if is_quiet:
             return
-        _count_in(row.loud, turn)
+        turn = Turn(*figures)
         if turn.expired:
             self._expiries += 1
             self._rewritten += turn.repeated - turn.read
@@ -389,15 +397,6 @@ def _against(parts: Sequence[tuple[_Row, Tokens, Tokens]]) -> UnderPolicy:
         reads_gained=tokens.gained,
         reads_lost=tokens.lost,
     )
-
-
-def _count_in(tokens: Tokens, turn: Turn) -> None:
-    """Add a call as recorded."""
-    tokens.uncached += turn.uncached
-    tokens.read += turn.read
-    tokens.long += turn.long
-    tokens.short += turn.written - turn.long
-    tokens.gained += turn.read > 0
 
 
 def _add_quiet(tokens: Tokens, quiet: Tokens, setting: Setting) -> None:

@@ -69,7 +69,11 @@ class Parts(msgspec.Struct, frozen=True, gc=False):
     long: int
 
 
-def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Turn]:
+Figures = tuple[int, int, int, int, int, bool, float, float, float | None, float, int]
+"""The fields of a :class:`Turn`, which most calls need not become."""
+
+
+def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Figures]:
     """Read the calls of a lane, with their starts, as turns."""
     cached = size = 0
     lifetime = "5m"
@@ -99,9 +103,9 @@ def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Turn]:
         if long or short:
             lifetime = "1h" if long else "5m"
             after = SECONDS[lifetime]
-        yield Turn(
-            uncached, read, written, long, repeated, expired, before, after, gap, following, shared
-        )
+        yield (
+            uncached, read, written, long, repeated, expired, before, after, gap, following, shared,
+        )  # fmt: skip
         cached, size, gap = read + written, total, following
 
 

@@ -120,7 +120,7 @@ class ClaudeCode:
                 "anthropic" if _is_claude(response.model) else None,
                 _surface(response.message_id),
                 response.model,
-                _seconds(response.first_at),
+                _stamp(response.first_at),
                 usage,
                 place.project,
                 _cost(response.cost),
@@ -203,14 +203,15 @@ def _call(
             return None
     session, lane, purpose = place.of(response)
     first, last, user = response.first_at, response.last_at, response.user_at
-    begun = None if first is None else _seconds(first)
-    done = begun if last is first else _seconds(last)
+    begun = None if first is None else _stamp(first)
+    done = begun if last is first else _stamp(last)
     before = ended.get(lane)
     span = _start_span(None if user is None else _stamp(user), before, begun)
     if done is not None and (before is None or done > before):
         ended[lane] = done
     model, message, request = response.model, response.message_id, response.request_id
-    return Call(
+    # What few calls have is added below: Python hands over more than 15 names in a dictionary.
+    call = Call(
         id=message,
         session=session,
         lane=lane,
@@ -221,13 +222,18 @@ def _call(
         start_span=span,
         ended_at=done,
         usage=usage,
-        diagnostics=None if response.diagnostics is None else _reason(response.diagnostics),
         stop_reason=response.stop_reason,
-        reported_cost=None if response.cost is None else _cost(response.cost),
         client=_client(response.version),
         boundaries=response.boundaries,
         origin=Origin(name, response.line),
         dedupe_key=message if request is None else f"{message}:{request}",
+    )
+    if response.diagnostics is None and response.cost is None:
+        return call
+    return msgspec.structs.replace(
+        call,
+        diagnostics=_reason(response.diagnostics),
+        reported_cost=_cost(response.cost),
     )
 
 
@@ -331,15 +337,6 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("usage"), dict) and "model" in value
 
 
-def _seconds(value: str | bytes | None) -> float | None:
-    if isinstance(value, bytes):
-        at = value.rfind(b'"timestamp":"')
-        if at < 0:
-            return None
-        value = value[at + 13 : value.find(b'"', at + 13)].decode(errors="replace")
-    return _stamp(value)
-
-
 def _stamp(text: str | None) -> float | None:
     """Read ``2026-02-13T01:43:49.531Z``; anything else goes to the general reader.
 
@@ -349,20 +346,18 @@ def _stamp(text: str | None) -> float | None:
         return None
     if len(text) != _STAMP_LENGTH or text[23] != "Z" or text[19] != ".":
         return parse_time(text)
-    digits = text[14:16] + text[17:19] + text[20:23]
-    hour = _hour(text[:14])
-    if hour is None or text[16] != ":" or not (digits.isascii() and digits.isdecimal()):
+    digits = text[17:19] + text[20:23]
+    minute = _minute(text[:17])
+    if minute is None or not (digits.isascii() and digits.isdecimal()):
         return parse_time(text)
-    minute, rest = divmod(int(digits), 100_000)
-    if minute > 59 or rest > 59_999:
-        return parse_time(text)
-    return (hour + minute * 60_000 + rest) / 1_000
+    rest = int(digits)
+    return (minute + rest) / 1_000 if rest < 60_000 else parse_time(text)
 
 
 @lru_cache(maxsize=1024)
-def _hour(text: str) -> int | None:
-    """Milliseconds since the epoch at the beginning of an hour such as ``2026-02-13T01:``."""
-    seconds = parse_time(f"{text}00:00Z")
+def _minute(text: str) -> int | None:
+    """Milliseconds since the epoch at the beginning of a minute such as ``2026-02-13T01:43:``."""
+    seconds = parse_time(f"{text}00Z")
     return None if seconds is None else int(seconds) * 1_000
 
 

@@ -60,6 +60,29 @@ def test_lines_across_reads_are_whole_and_overlong_ones_leave_no_trace(
     assert problems.count("too_long_line") == sum(size > 8 for size in sizes)
 
 
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 8), st.integers(17, 60)), max_size=12),
+    window=st.integers(1, 4),
+    ends=st.booleans(),
+)
+def test_runs_of_lines_join_to_the_file_without_its_overlong_lines(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], window: int, ends: bool
+) -> None:
+    path = tmp_path_factory.mktemp("l") / "x.jsonl"
+    written = [b"%x" % (number % 16) * size for number, size in enumerate(sizes)]
+    path.write_bytes(b"\n".join(written) + (b"\n" if ends else b""))
+    problems = Problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "WINDOW", window)
+        patch.setattr(lines, "MAX_LINE", 8)
+        runs = [bytes(data[low:stop]) for data, low, stop in lines.line_chunks(path, problems)]
+    assert all(run.endswith(b"\n") for run in runs[:-1])
+    kept = b"\n".join(b"" if len(line) > 8 else line for line in written)
+    assert b"".join(runs).rstrip(b"\n") == kept.rstrip(b"\n")
+    assert problems.count("too_long_line") == sum(size > 8 for size in sizes)
+
+
 def test_reading_can_go_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"1\n22\n333\n")
