@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,19 @@ def _reason(error: SQLAlchemyError) -> str:
     return (lines[0] if lines else type(cause).__name__).rstrip(".") + "."
 
 
+def _write_ahead(cursor: Any) -> None:
+    """Turn the write-ahead log on; SQLite refuses at once, without the wait for others, here."""
+    for left in reversed(range(BUSY_SECONDS * 20)):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not left or "locked" not in str(error):
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
 def _sqlite(url: URL) -> Engine:
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS})
 
@@ -168,7 +183,7 @@ def _sqlite(url: URL) -> Engine:
             cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
             cursor.execute("PRAGMA foreign_keys = ON")
             if sqlite_file(url) is not None:
-                cursor.execute("PRAGMA journal_mode = WAL")
+                _write_ahead(cursor)
             cursor.execute("PRAGMA synchronous = NORMAL")
         finally:
             cursor.close()
