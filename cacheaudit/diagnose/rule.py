@@ -102,6 +102,9 @@ class Rule(ABC):
         name: Names the bad pattern, in kebab case.
         title: One line for people.
         kind: ``loss`` where the rule explains lost tokens, ``note`` where it never does.
+        needs: What the rule's own bad example must hold for it to speak: ``usage``, ``requests``,
+            ``start_times``, ``provider_reasons``, ``boundaries``; empty where it speaks of any
+            record.
         provider_reasons: The provider's own words that mean this rule.
         supersedes: Names of more general rules: where this one takes a call's tokens, they are no
             rivals of it, since they would say the same with fewer words.
@@ -117,6 +120,7 @@ class Rule(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     kind: ClassVar[Literal["loss", "note"]] = "loss"
+    needs: ClassVar[tuple[str, ...]] = ("usage",)
     provider_reasons: ClassVar[tuple[str, ...]] = ()
     supersedes: ClassVar[tuple[str, ...]] = ()
     fix: ClassVar[Fix | None] = None

@@ -44,6 +44,7 @@ class BlockDroppedFromMessage(Rule):
     id = "PFX218"
     name = "block-dropped-from-message"
     title = "Part of an earlier message was left out"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Leave reminders in the history, or put them behind the last marker of their request")
 

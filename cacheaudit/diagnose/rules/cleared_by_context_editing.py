@@ -54,6 +54,7 @@ class ClearedByContextEditing(Rule):
     id = "CMP202"
     name = "cleared-by-context-editing"
     title = "Context editing cleared part of the cached prompt"
+    needs = ("usage", "requests")
     is_trade = True
     supersedes = ("lookback-or-message-change", "history-rewritten")
     fix = Fix(

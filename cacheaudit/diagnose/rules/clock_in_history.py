@@ -42,6 +42,7 @@ class ClockInHistory(Rule):
     id = "PFX221"
     name = "clock-in-history"
     title = "An earlier message holds a clock that was set anew"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Write the time once, when the message is new, and leave it")
 

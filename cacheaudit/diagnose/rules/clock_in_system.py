@@ -45,6 +45,7 @@ class ClockInSystem(Rule):
     id = "PFX201"
     name = "clock-in-system"
     title = "The system prompt holds a clock"
+    needs = ("usage", "requests")
     supersedes = ("system-changed",)
     fix = Fix(
         "Take the time out of the system prompt, or give the day only; put it into the newest"

@@ -37,6 +37,7 @@ class ClockSkew(Rule):
     name = "clock-skew"
     title = "Times in the record run backwards"
     kind = "note"
+    needs = ("usage", "start_times")
 
     @classmethod
     @override

@@ -39,6 +39,7 @@ class Compacted(Rule):
     id = "CMP101"
     name = "compacted"
     title = "The conversation was compacted"
+    needs = ("usage", "boundaries")
     is_trade = True
     provider_reasons = ("context_compacted",)
     fix = Fix("Compact later, or where the cached content has expired anyway")

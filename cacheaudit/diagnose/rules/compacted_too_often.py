@@ -39,6 +39,7 @@ class CompactedTooOften(Rule):
     name = "compacted-too-often"
     title = "The conversation was compacted again after a few calls"
     kind = "note"
+    needs = ("usage", "boundaries")
     fix = Fix("Compact at a larger size, and keep large results out of the prompt")
 
     @classmethod

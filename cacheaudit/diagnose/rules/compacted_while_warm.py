@@ -43,6 +43,7 @@ class CompactedWhileWarm(Rule):
     name = "compacted-while-warm"
     title = "A compaction of cached content did not pay for itself"
     kind = "note"
+    needs = ("usage", "start_times", "boundaries")
     fix = Fix("Compact late, or where the cached content has expired anyway")
 
     @classmethod

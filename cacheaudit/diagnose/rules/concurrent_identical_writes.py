@@ -40,6 +40,7 @@ class ConcurrentIdenticalWrites(Rule):
     id = "RTE101"
     name = "concurrent-identical-writes"
     title = "Requests that started together each wrote the same content"
+    needs = ("usage", "start_times")
     fix = Fix(
         "Put a marker at the end of what they share, send one request, and send the others when "
         "its response has begun"

@@ -43,6 +43,7 @@ class ConnectedServersChanged(Rule):
     id = "TOL209"
     name = "connected-servers-changed"
     title = "The list of tool servers changed"
+    needs = ("usage", "requests")
     supersedes = ("parameter-changed", "tools-changed")
     fix = Fix("Name all servers from the first request on")
 

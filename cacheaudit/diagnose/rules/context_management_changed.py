@@ -33,6 +33,7 @@ class ContextManagementChanged(SettingRule):
     id = "MDL206"
     name = "context-management-changed"
     title = "The context management changed"
+    needs = ("usage", "requests")
     settings = ("context_management",)
     fix = Fix("Send the same context management with every request of a session")
 

@@ -46,6 +46,7 @@ class ConversationRewound(Rule):
     id = "PFX220"
     name = "conversation-rewound"
     title = "The conversation went on from an earlier point"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Nothing has to be done; a marker on every turn keeps the way back cheap")
 

@@ -42,6 +42,7 @@ class CounterInPrefix(Rule):
     id = "PFX205"
     name = "counter-in-prefix"
     title = "A number that counts stands in the prefix"
+    needs = ("usage", "requests")
     supersedes = ("system-changed", "messages-changed")
     fix = Fix("Put the counter into the newest user message")
 

@@ -43,6 +43,7 @@ class DeferredListInSystem(Rule):
     id = "TOL207"
     name = "deferred-list-in-system"
     title = "The system prompt lists the tools that can still be loaded"
+    needs = ("usage", "requests")
     supersedes = ("system-changed",)
     fix = Fix(
         "Move the list into a message, or offer a fixed pair of tools that searches and calls"

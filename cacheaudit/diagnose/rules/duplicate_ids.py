@@ -35,6 +35,7 @@ class DuplicateIds(Rule):
     name = "duplicate-ids"
     title = "Several records have the same id"
     kind = "note"
+    needs = ()
 
     @classmethod
     @override

@@ -34,6 +34,7 @@ class EffortChanged(SettingRule):
     id = "MDL203"
     name = "effort-changed"
     title = "The effort changed"
+    needs = ("usage", "requests")
     settings = ("output_config.effort", "reasoning_effort", "reasoning.effort")
     provider_reasons = ("reasoning_effort_changed",)
     fix = Fix("Keep the effort; where the model takes one with a message, give it there")

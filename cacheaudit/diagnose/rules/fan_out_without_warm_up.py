@@ -41,6 +41,7 @@ class FanOutWithoutWarmUp(Rule):
     id = "RTE104"
     name = "fan-out-without-warm-up"
     title = "Requests that started together each wrote nearly the same beginning"
+    needs = ("usage", "start_times")
     fix = Fix(
         "Mark the end of what they share, start one, and start the others when its response "
         "has begun"

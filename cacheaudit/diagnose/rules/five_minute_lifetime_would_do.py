@@ -42,6 +42,7 @@ class FiveMinuteLifetimeWouldDo(Rule):
     name = "five-minute-lifetime-would-do"
     title = "A lifetime of five minutes would have cost less than one hour"
     kind = "note"
+    needs = ("usage", "start_times")
     fix = Fix(
         "Leave the lifetime out: five minutes are the default",
         patch='"cache_control": {"type": "ephemeral"}',

@@ -47,6 +47,7 @@ class FrontUnmarked(Rule):
     id = "BRK208"
     name = "front-unmarked"
     title = "Tools and system carry no marker of their own"
+    needs = ("usage", "requests")
     fix = Fix(
         "Mark the last system block as well",
         patch='"cache_control": {"type": "ephemeral"}',

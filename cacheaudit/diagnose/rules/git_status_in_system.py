@@ -43,6 +43,7 @@ class GitStatusInSystem(Rule):
     id = "PFX203"
     name = "git-status-in-system"
     title = "The system prompt holds a git status"
+    needs = ("usage", "requests")
     supersedes = ("system-changed",)
     fix = Fix(
         "Give the git status a content block of its own behind the last marker, or send it "

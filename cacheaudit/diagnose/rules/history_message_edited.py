@@ -46,6 +46,7 @@ class HistoryMessageEdited(Rule):
     id = "PFX206"
     name = "history-message-edited"
     title = "An earlier message was edited"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Leave earlier messages as they were; say what changed in the newest one")
 

@@ -41,6 +41,7 @@ class HistorySummarised(Rule):
     id = "CMP201"
     name = "history-summarised"
     title = "The history was replaced by a summary"
+    needs = ("usage", "requests")
     is_trade = True
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Compact later, or where the cached content has expired anyway")

@@ -42,6 +42,7 @@ class HistoryTrimmedInFront(Rule):
     id = "PFX207"
     name = "history-trimmed-in-front"
     title = "Old messages were dropped from the front of the history"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Drop many messages at once when the window is full, not some with every turn")
 

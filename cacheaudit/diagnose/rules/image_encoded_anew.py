@@ -43,6 +43,7 @@ class ImageEncodedAnew(Rule):
     id = "PFX212"
     name = "image-encoded-anew"
     title = "A picture of the history was encoded anew"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Encode a picture once and keep the encoded bytes")
 

@@ -43,6 +43,7 @@ class ImageReRendered(Rule):
     id = "PFX211"
     name = "image-re-rendered"
     title = "A picture of the history was replaced by a text"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix(
         "Leave pictures in the history, or replace them before they are cached for the first time"

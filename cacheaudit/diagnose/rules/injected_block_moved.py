@@ -43,6 +43,7 @@ class InjectedBlockMoved(Rule):
     id = "PFX210"
     name = "injected-block-moved"
     title = "A content block moved to another place of the conversation"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Store injected text with the message that it was sent in, and send it back there")
 

@@ -38,6 +38,7 @@ class KeepAlivePaid(Rule):
     name = "keep-alive-paid"
     title = "Keep-alive requests carried a prefix over a pause"
     kind = "note"
+    needs = ("usage", "start_times")
 
     @classmethod
     @override

@@ -41,6 +41,7 @@ class KeyOrderInToolInput(Rule):
     id = "PFX209"
     name = "key-order-in-tool-input"
     title = "The arguments of an earlier tool call were written with another key order"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix(
         "Keep the arguments as text, as the model wrote them, or always write them with sorted keys"

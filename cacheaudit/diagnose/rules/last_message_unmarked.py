@@ -53,6 +53,7 @@ class LastMessageUnmarked(Rule):
     id = "BRK203"
     name = "last-message-unmarked"
     title = "No marker stands in the conversation, so that only the front is cached"
+    needs = ("usage", "requests")
     supersedes = ("read-floor", "provider-side-suspected", "lookback-or-message-change")
     fix = Fix(
         "Mark the last content block of every request",

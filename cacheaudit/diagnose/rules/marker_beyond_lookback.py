@@ -54,6 +54,7 @@ class MarkerBeyondLookback(Rule):
     id = "BRK204"
     name = "marker-beyond-lookback"
     title = "The cached prefix lies further back than a lookup goes"
+    needs = ("usage", "requests")
     supersedes = ("lookback-or-message-change", "provider-side-suspected", "image-presence-changed")
     fix = Fix("Mark the last content block of the request before as well, or add fewer blocks")
 

@@ -42,6 +42,7 @@ class MarkersNeverMoved(Rule):
     id = "BRK205"
     name = "markers-never-moved"
     title = "The markers stay behind while the conversation grows"
+    needs = ("usage", "requests")
     fix = Fix("Move the last marker to the last content block of every request")
 
     @classmethod

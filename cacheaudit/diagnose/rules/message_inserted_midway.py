@@ -40,6 +40,7 @@ class MessageInsertedMidway(Rule):
     id = "PFX217"
     name = "message-inserted-midway"
     title = "Something was inserted in the middle of the history"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Append what is new at the end of the conversation")
 

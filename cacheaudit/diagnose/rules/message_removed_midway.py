@@ -42,6 +42,7 @@ class MessageRemovedMidway(Rule):
     id = "PFX219"
     name = "message-removed-midway"
     title = "A message was taken out of the middle of the history"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Leave old messages in, or take many out at once")
 

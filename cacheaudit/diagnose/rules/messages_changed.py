@@ -37,6 +37,7 @@ class MessagesChanged(Rule):
     id = "PFX102"
     name = "messages-changed"
     title = "Earlier messages changed"
+    needs = ("usage", "requests")
     provider_reasons = ("messages_changed", "input_changed")
     fix = Fix("Only append to the history; send earlier messages back byte for byte")
 

@@ -48,6 +48,7 @@ class MissReasonUnavailable(Rule):
     id = "MDL103"
     name = "miss-reason-unavailable"
     title = "The provider named no change; parameters such as tool_choice or thinking may differ"
+    needs = ("usage", "provider_reasons")
     provider_reasons = ("unavailable",)
     fix = Fix("Keep tool_choice, thinking and effort the same over the session")
 

@@ -45,6 +45,7 @@ class OneHourLifetimeWouldPay(Rule):
     name = "one-hour-lifetime-would-pay"
     title = "A lifetime of one hour would have cost less than five minutes"
     kind = "note"
+    needs = ("usage", "start_times")
     fix = Fix(
         "Ask for the one-hour lifetime", patch='"cache_control": {"type": "ephemeral", "ttl": "1h"}'
     )

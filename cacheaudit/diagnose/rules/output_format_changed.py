@@ -34,6 +34,7 @@ class OutputFormatChanged(SettingRule):
     id = "MDL204"
     name = "output-format-changed"
     title = "The output format changed"
+    needs = ("usage", "requests")
     settings = ("output_config.format", "outputConfig", "response_format", "text.format")
     provider_reasons = ("text_format_changed",)
     fix = Fix("Ask for the format with a tool, or keep one format over the session")

@@ -41,6 +41,7 @@ class OverFourMarkers(Rule):
     name = "over-four-markers"
     title = "More than four markers: the request is refused"
     kind = "note"
+    needs = ("requests",)
     fix = Fix("Drop the oldest markers in the messages; keep those on tools, system and the end")
 
     @classmethod

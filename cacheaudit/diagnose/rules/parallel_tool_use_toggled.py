@@ -32,6 +32,7 @@ class ParallelToolUseToggled(SettingRule):
     id = "MDL209"
     name = "parallel-tool-use-toggled"
     title = "Parallel tool use was switched"
+    needs = ("usage", "requests")
     settings = ("tool_choice.disable_parallel_tool_use", "parallel_tool_calls")
     fix = Fix("Keep the setting, and ask for one call at a time in words")
 

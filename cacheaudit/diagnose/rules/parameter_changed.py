@@ -37,6 +37,7 @@ class ParameterChanged(Rule):
     id = "MDL102"
     name = "parameter-changed"
     title = "A parameter in the cache key changed"
+    needs = ("usage", "requests")
     no_edit = (
         "The settings with known effects have rules of their own; what is read behind another "
         "stored prefix is not documented."

@@ -47,6 +47,7 @@ class PrefixLostInsideTtl(Rule):
     id = "PFX106"
     name = "prefix-lost-inside-ttl"
     title = "Nothing was read although the prefix had not expired"
+    needs = ("usage", "start_times")
     fix = Fix("Keep tools and system the same; record request bodies to see what changes in them")
 
     @classmethod

@@ -35,6 +35,7 @@ class PromptCacheKeyChanged(SettingRule):
     id = "MDL207"
     name = "prompt-cache-key-changed"
     title = "The prompt_cache_key changed"
+    needs = ("usage", "requests")
     settings = ("prompt_cache_key",)
     is_automatic = True
     provider_reasons = ("prompt_cache_key_changed",)

@@ -41,6 +41,7 @@ class PromptUnmarked(Rule):
     id = "BRK201"
     name = "prompt-unmarked"
     title = "Nothing is marked, so that nothing is cached"
+    needs = ("usage", "requests")
     supersedes = ("provider-side-suspected", "nothing-cached")
     fix = Fix(
         "Mark the last content block of every request, or ask for the automatic marker",

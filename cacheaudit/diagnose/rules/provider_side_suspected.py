@@ -53,6 +53,7 @@ class ProviderSideSuspected(Rule):
     id = "RTE103"
     name = "provider-side-suspected"
     title = "No cause on the caller's side fits: the provider's side is suspected"
+    needs = ("usage", "start_times")
     no_edit = "Nothing that the caller sends is known to bring the tokens back."
 
     @classmethod

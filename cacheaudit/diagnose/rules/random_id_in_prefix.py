@@ -51,6 +51,7 @@ class RandomIdInPrefix(Rule):
     id = "PFX202"
     name = "random-id-in-prefix"
     title = "An id that never repeats stands in the prefix"
+    needs = ("usage", "requests")
     supersedes = ("system-changed", "messages-changed")
     fix = Fix("Take the id out of the prompt; send it as a header or as metadata")
 

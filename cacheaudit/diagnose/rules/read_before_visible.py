@@ -42,6 +42,7 @@ class ReadBeforeVisible(Rule):
     id = "RTE102"
     name = "read-before-visible"
     title = "The write of the request before could not be read yet"
+    needs = ("usage", "start_times")
     fix = Fix("Wait for about two seconds between a first request and its repetition")
 
     @classmethod

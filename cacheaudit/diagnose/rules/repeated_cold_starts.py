@@ -36,6 +36,7 @@ class RepeatedColdStarts(Rule):
     name = "repeated-cold-starts"
     title = "Conversations that begin alike wrote the same beginning each time"
     kind = "note"
+    needs = ("usage", "start_times")
     fix = Fix("Mark the end of what they share, and keep it the same byte for byte")
 
     @classmethod

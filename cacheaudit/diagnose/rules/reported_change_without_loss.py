@@ -33,6 +33,7 @@ class ReportedChangeWithoutLoss(Rule):
     name = "reported-change-without-loss"
     title = "The provider named a change, but nothing was lost"
     kind = "note"
+    needs = ("usage", "provider_reasons")
 
     @classmethod
     @override

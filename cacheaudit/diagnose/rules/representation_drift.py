@@ -43,6 +43,7 @@ class RepresentationDrift(Rule):
     id = "PFX208"
     name = "representation-drift"
     title = "The same content was written another way"
+    needs = ("usage", "requests")
     supersedes = ("system-changed", "messages-changed", "tools-changed")
     fix = Fix("Keep the bytes that were sent and send them back; do not parse and write them anew")
 

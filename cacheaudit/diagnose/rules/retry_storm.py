@@ -38,6 +38,7 @@ class RetryStorm(Rule):
     name = "retry-storm"
     title = "Requests failed and were sent again several times"
     kind = "note"
+    needs = ("start_times",)
     fix = Fix("Wait longer before each further try, and give up after a few")
 
     @classmethod

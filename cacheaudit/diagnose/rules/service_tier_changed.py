@@ -34,6 +34,7 @@ class ServiceTierChanged(SettingRule):
     id = "MDL208"
     name = "service-tier-changed"
     title = "The service tier changed"
+    needs = ("usage", "requests")
     settings = ("service_tier",)
     is_automatic = True
     provider_reasons = ("service_tier_changed",)

@@ -41,6 +41,7 @@ class ShortLifetimeBeforeLong(Rule):
     name = "short-lifetime-before-long"
     title = "A longer lifetime behind a shorter one: the request is refused"
     kind = "note"
+    needs = ("requests",)
     fix = Fix("Give tools and system at least the lifetime that the messages have")
 
     @classmethod

@@ -51,6 +51,7 @@ class SideCallWithOwnPrompt(Rule):
     name = "side-call-with-own-prompt"
     title = "A side call has a prompt of its own"
     kind = "note"
+    needs = ("usage", "requests")
     fix = Fix("Record side calls in a lane of their own; mark in them only what others share")
 
     @classmethod

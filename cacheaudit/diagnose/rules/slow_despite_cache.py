@@ -39,6 +39,7 @@ class SlowDespiteCache(Rule):
     name = "slow-despite-cache"
     title = "The cache works, but the task is slow"
     kind = "note"
+    needs = ("usage", "start_times")
     fix = Fix("Shorten what takes the time: answers, thinking, or tool runs")
 
     @classmethod

@@ -35,6 +35,7 @@ class SpeedChanged(SettingRule):
     id = "MDL205"
     name = "speed-changed"
     title = "The speed changed"
+    needs = ("usage", "requests")
     settings = ("speed", "performanceConfig")
     supersedes = ("parameter-changed", "model-switched")
     fix = Fix("Keep one speed for a session")

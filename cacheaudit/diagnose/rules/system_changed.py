@@ -36,6 +36,7 @@ class SystemChanged(Rule):
     id = "PFX101"
     name = "system-changed"
     title = "The system prompt changed"
+    needs = ("usage", "requests")
     provider_reasons = ("system_changed",)
     fix = Fix("Keep the system prompt fixed; put what varies into the newest user message")
 

@@ -41,6 +41,7 @@ class ThinkingBlockDropped(Rule):
     id = "PFX213"
     name = "thinking-block-dropped"
     title = "Thinking of an earlier turn was left out"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Send thinking blocks back unchanged; the API drops what it does not need")
 

@@ -40,6 +40,7 @@ class ThinkingBlockEdited(Rule):
     id = "PFX214"
     name = "thinking-block-edited"
     title = "Thinking of an earlier turn was changed"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Send thinking blocks back unchanged")
 

@@ -35,6 +35,7 @@ class ThinkingToggled(SettingRule):
     id = "MDL202"
     name = "thinking-toggled"
     title = "The thinking setting changed"
+    needs = ("usage", "requests")
     settings = ("thinking", "reasoning", "additionalModelRequestFields", "enable_thinking")
     fix = Fix("Keep thinking the same in every request of a session, tool continuations included")
 

@@ -36,6 +36,7 @@ class ToolChoiceToggled(SettingRule):
     id = "MDL201"
     name = "tool-choice-toggled"
     title = "tool_choice changed"
+    needs = ("usage", "requests")
     settings = ("tool_choice", "toolConfig.toolChoice")
     fix = Fix("Leave the choice to the model and ask for the tool in the newest message")
 

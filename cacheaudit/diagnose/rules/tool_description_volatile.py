@@ -42,6 +42,7 @@ class ToolDescriptionVolatile(Rule):
     id = "TOL204"
     name = "tool-description-volatile"
     title = "A tool's description changes from request to request"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix(
         "Keep descriptions fixed; say what changed in the newest message or in the tool result"

@@ -42,6 +42,7 @@ class ToolInsertedMidway(Rule):
     id = "TOL201"
     name = "tool-inserted-midway"
     title = "A tool was added in mid-conversation"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix(
         "Declare all tools from the first request on, or reveal late ones inside the "

@@ -41,6 +41,7 @@ class ToolRemoved(Rule):
     id = "TOL202"
     name = "tool-removed"
     title = "A tool was taken out in mid-conversation"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix(
         "Keep the tool declared and answer its calls with an error, or forbid it in the "

@@ -41,6 +41,7 @@ class ToolResultPruned(Rule):
     id = "PFX216"
     name = "tool-result-pruned"
     title = "The result of an earlier tool call was cut or cleared"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Clear many results at once, when it frees far more than has to be written again")
 

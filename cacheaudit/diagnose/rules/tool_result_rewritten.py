@@ -41,6 +41,7 @@ class ToolResultRewritten(Rule):
     id = "PFX215"
     name = "tool-result-rewritten"
     title = "The result of an earlier tool call was changed"
+    needs = ("usage", "requests")
     supersedes = ("messages-changed",)
     fix = Fix("Leave results as they were sent; add a new result for what is new")
 

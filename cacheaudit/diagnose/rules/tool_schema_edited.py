@@ -42,6 +42,7 @@ class ToolSchemaEdited(Rule):
     id = "TOL206"
     name = "tool-schema-edited"
     title = "A tool's schema changed"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix("Keep schemas fixed: take a text instead of a list of choices that changes")
 

@@ -41,6 +41,7 @@ class ToolSchemaKeyOrder(Rule):
     id = "TOL205"
     name = "tool-schema-key-order"
     title = "The keys of a tool definition came in another order"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix("Write schemas with sorted keys, or keep the text that was sent first")
 

@@ -46,6 +46,7 @@ class ToolsChanged(Rule):
     id = "TOL101"
     name = "tools-changed"
     title = "The tools changed"
+    needs = ("usage", "requests")
     provider_reasons = ("tools_changed",)
     fix = Fix(
         "Declare all tools from the first request on, sorted by name; reveal late ones by tool "

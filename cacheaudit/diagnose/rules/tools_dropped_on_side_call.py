@@ -52,6 +52,7 @@ class ToolsDroppedOnSideCall(Rule):
     id = "TOL208"
     name = "tools-dropped-on-side-call"
     title = "A side call without tools shares no prefix with its conversation"
+    needs = ("usage", "requests")
     supersedes = (
         "tools-changed",
         "system-changed",

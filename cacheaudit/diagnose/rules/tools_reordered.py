@@ -42,6 +42,7 @@ class ToolsReordered(Rule):
     id = "TOL203"
     name = "tools-reordered"
     title = "The same tools were sent in another order"
+    needs = ("usage", "requests")
     supersedes = ("tools-changed",)
     fix = Fix("Sort the tools by name before every request")
 

@@ -42,6 +42,7 @@ class TtlExpired(Rule):
     id = "TTL101"
     name = "ttl-expired"
     title = "The cached prefix outlived its lifetime"
+    needs = ("usage", "start_times")
     fix = Fix("Refresh the prefix before it expires, or ask for a longer lifetime where that pays")
 
     @classmethod

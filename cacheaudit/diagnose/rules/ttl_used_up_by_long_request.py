@@ -38,6 +38,7 @@ class TtlUsedUpByLongRequest(Rule):
     id = "TTL102"
     name = "ttl-used-up-by-long-request"
     title = "A long request used up the lifetime of the prefix"
+    needs = ("usage", "start_times")
     fix = Fix(
         "Refresh the prefix before it expires, counted from the start of the long request, or "
         "ask for a longer lifetime"

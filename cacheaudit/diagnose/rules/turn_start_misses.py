@@ -43,6 +43,7 @@ class TurnStartMisses(Rule):
     id = "PFX122"
     name = "turn-start-misses"
     title = "Misses come with new turns of the user, and not within them"
+    needs = ("usage", "start_times")
     fix = Fix("Render what changes with each turn into the newest user message")
 
     @classmethod

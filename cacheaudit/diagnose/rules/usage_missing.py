@@ -37,6 +37,7 @@ class UsageMissing(Rule):
     name = "usage-missing"
     title = "Calls without token counts"
     kind = "note"
+    needs = ()
 
     @classmethod
     @override

@@ -33,6 +33,7 @@ class VerbosityChanged(SettingRule):
     id = "MDL210"
     name = "verbosity-changed"
     title = "The verbosity changed"
+    needs = ("usage", "requests")
     settings = ("verbosity", "text.verbosity")
     is_automatic = True
     provider_reasons = ("verbosity_changed",)

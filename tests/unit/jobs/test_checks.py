@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import combinations
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.rule import Rule, all_rules, find_rule
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.jobs.audit import audit
@@ -22,6 +24,9 @@ SESSIONS = Path(__file__).parents[3] / "fixtures" / "sessions"
 REMOVE: dict[str, Callable[[Call], Call]] = {
     "usage": lambda call: msgspec.structs.replace(call, usage=None),
     "requests": lambda call: msgspec.structs.replace(call, prompt=None),
+    "start_times": lambda call: msgspec.structs.replace(
+        call, started_at=None, start_span=None, first_token_at=None, ended_at=None
+    ),
     "provider_reasons": lambda call: msgspec.structs.replace(call, diagnostics=None),
     "boundaries": lambda call: msgspec.structs.replace(call, boundaries=()),
 }
@@ -79,6 +84,29 @@ def test_notes_count_and_failures_go_first() -> None:
     }
     assert said["large-addition"].state == "found"
     assert (said["ttl-expired"].state, said["ttl-expired"].why) == ("failed", "KeyError in x.")
+
+
+def speaks(rule: Rule, without: Iterable[str]) -> bool:
+    """Whether a rule says anything of its bad example with some things taken out of it."""
+    session = type(rule).bad()
+    calls = session.calls
+    for name in without:
+        calls = tuple(map(REMOVE[name], calls))
+    bare = msgspec.structs.replace(session, calls=calls)
+    return any(draft.claims or rule.kind == "note" for draft in rule.check(Context(bare)))
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
+def test_what_a_rule_states_is_what_its_bad_example_cannot_do_without(rule: Rule) -> None:
+    assert rule.needs == tuple(name for name in REMOVE if not speaks(rule, [name]))
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
+def test_no_two_things_stand_in_for_each_other(rule: Rule) -> None:
+    """Whatever is absent, a rule is silent where one of its needs is, and speaks where none is."""
+    for number in range(len(REMOVE) + 1):
+        for absent in combinations(REMOVE, number):
+            assert speaks(rule, absent) is not bool(lacking(rule, absent)), absent
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.name)
