@@ -93,6 +93,16 @@ class Context:
         """Lost tokens of all calls."""
         return sum(event.lost for event in self.events)
 
+    @property
+    def shows(self) -> frozenset[str]:
+        """What is recorded of any call that lost tokens: ``bodies``, the provider's ``reasons``."""
+        found = []
+        if any(event.has_bodies for event in self.events):
+            found.append("bodies")
+        if any(event.call.diagnostics is not None for event in self.events):
+            found.append("reasons")
+        return frozenset(found)
+
     def _scan(self) -> None:
         lanes = self.lanes
         for index, call in enumerate(self.session.calls):

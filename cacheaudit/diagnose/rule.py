@@ -105,6 +105,8 @@ class Rule(ABC):
         needs: What the rule's own bad example must hold for it to speak: ``usage``, ``requests``,
             ``start_times``, ``provider_reasons``, ``boundaries``; empty where it speaks of any
             record.
+        looks_at: What of calls that lost tokens the rule looks at, where that is all: ``bodies``,
+            ``reasons`` (see :attr:`Context.shows`). It is not asked of a session without any.
         provider_reasons: The provider's own words that mean this rule.
         supersedes: Names of more general rules: where this one takes a call's tokens, they are no
             rivals of it, since they would say the same with fewer words.
@@ -121,6 +123,7 @@ class Rule(ABC):
     title: ClassVar[str]
     kind: ClassVar[Literal["loss", "note"]] = "loss"
     needs: ClassVar[tuple[str, ...]] = ("usage",)
+    looks_at: ClassVar[tuple[str, ...]] = ()
     provider_reasons: ClassVar[tuple[str, ...]] = ()
     supersedes: ClassVar[tuple[str, ...]] = ()
     fix: ClassVar[Fix | None] = None

@@ -104,7 +104,7 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
     """Run the rules; one that fails becomes a finding and its drafts are dropped."""
     found: list[tuple[Rule, Draft]] = []
     errors: list[Finding] = []
-    for rule in _remainder_last(tuple(rules)):
+    for rule in _asked(tuple(rules), ctx.shows):
         if rule.name == UNEXPLAINED:
             ctx.left = _left(ctx, found)
         try:
@@ -117,9 +117,13 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
 
 
 @lru_cache(maxsize=64)
-def _remainder_last(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """Put the remainder last: it looks at calls alone of which something may be left."""
-    return tuple(sorted(rules, key=lambda rule: rule.name == UNEXPLAINED))
+def _asked(rules: tuple[Rule, ...], shows: frozenset[str]) -> tuple[Rule, ...]:
+    """Leave out rules that have nothing to look at, and put the remainder last.
+
+    The remainder looks at calls alone of which something may be left.
+    """
+    asked = [rule for rule in rules if not rule.looks_at or not shows.isdisjoint(rule.looks_at)]
+    return tuple(sorted(asked, key=lambda rule: rule.name == UNEXPLAINED))
 
 
 def _without_void(ctx: Context, drafts: list[tuple[Rule, Draft]]) -> list[tuple[Rule, Draft]]:

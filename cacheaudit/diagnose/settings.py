@@ -25,6 +25,7 @@ class SettingRule(Rule, register=False):
 
     settings: ClassVar[tuple[str, ...]]
     is_automatic: ClassVar[bool] = False
+    looks_at: ClassVar[tuple[str, ...]] = ("bodies", "reasons")
     supersedes: ClassVar[tuple[str, ...]] = ("parameter-changed",)
 
     @classmethod

@@ -22,6 +22,8 @@ FLOOD_TOKENS = 20_000
 _SKEW = 1.0
 # Purposes for which the same prompt is sent again on purpose.
 _RESENT = frozenset({"keep_alive", "retry", "warm_up", "probe"})
+# What else marks a call: a summary request, or one that only keeps a prefix alive.
+_MARKED = frozenset({"compaction", "keep_alive"})
 _NAME = "survey"
 # Of the call before the first one: larger than any prompt.
 _NO_SIZE = 1 << 62
@@ -125,9 +127,11 @@ class Survey:
         duplicates: Positions of calls whose id an earlier call has.
         failed: Positions of calls that failed.
         retried: Positions of calls that are repetitions by their record.
+        has_refreshes: Some request was sent to keep a prefix alive.
     """
 
     def __init__(self) -> None:
+        self.has_refreshes = False
         self.lanes: dict[str, LaneSurvey] = {}
         self.without_usage: list[int] = []
         self.nameless: list[int] = []
@@ -164,8 +168,9 @@ def _survey(ctx: Context) -> Survey:
         usage = call.usage
         if usage is None or usage.flags or call.attempt or call.error is not None:
             _note_odd(found, index, call)
-        if call.boundaries or call.purpose == "compaction":
+        if call.boundaries or call.purpose in _MARKED:
             marks.setdefault(call.lane, []).append(index)
+            found.has_refreshes = found.has_refreshes or call.purpose == "keep_alive"
         if usage is None or not usage.total_input or index in beside:
             continue
         if call.model is None:

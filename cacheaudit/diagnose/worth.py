@@ -12,7 +12,7 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.diagnose.money import DOCUMENTED, Prices, Rates, rates_of
-from cacheaudit.model.call import Call, Session
+from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Loss
 from cacheaudit.model.usage import Usage
 
@@ -88,57 +88,87 @@ def affordable_pings(session: Session, index: int, ttl: str, book: Prices | None
 
 def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
     """Say what the calls of a stage sent, and what that cost."""
-    calls = [session.calls[index] for index in stage.calls]
-    usages = [call.usage for call in calls if call.usage is not None]
-    read = sum(usage.cache_read or 0 for usage in usages)
-    written = sum(usage.cache_write or 0 for usage in usages)
-    uncached = sum(usage.uncached_input or 0 for usage in usages)
-    output = sum(usage.output or 0 for usage in usages)
-    number = f"{len(calls)} call{'' if len(calls) == 1 else 's'}"
+    # A stage has many calls and few prices: tokens are added up by their rates first.
+    sums: dict[int, _Sums] = {}
+    is_known = True
+    for index in stage.calls:
+        call = session.calls[index]
+        usage = call.usage
+        if usage is None:
+            is_known = False
+            continue
+        rates = rates_of(call, usage, book)
+        mine = sums.get(id(rates))
+        if mine is None:
+            mine = sums[id(rates)] = _Sums(rates)
+        mine.add(usage)
+    groups = list(sums.values())
+    number = f"{len(stage.calls)} call{'' if len(stage.calls) == 1 else 's'}"
     line = (
-        f"{stage.label}: {number}, {written:,} tokens written, {read:,} read, {uncached:,} "
-        f"uncached, {output:,} of output"
+        f"{stage.label}: {number}, {sum(group.written for group in groups):,} tokens written, "
+        f"{sum(group.read for group in groups):,} read, "
+        f"{sum(group.uncached for group in groups):,} uncached, "
+        f"{sum(group.output for group in groups):,} of output"
     )
-    cost = _input_cost(calls, book)
+    cost = _input_cost(groups) if is_known else None
     return f"{line}; input cost {cost}." if cost is not None else f"{line}."
 
 
-def _input_cost(calls: list[Call], book: Prices | None) -> str | None:
-    """Sum the tokens by their rates first: a stage has many calls and few prices."""
-    sums: dict[int, tuple[Rates, dict[str, int]]] = {}
-    for call in calls:
-        usage = call.usage
-        rates = None if usage is None else rates_of(call, usage, book)
-        if usage is None or rates is None:
-            return None
-        _add_parts(sums.setdefault(id(rates), (rates, {}))[1], usage)
-    if len({rates.currency for rates, _ in sums.values()}) != 1:
+class _Sums:
+    """Tokens of calls that are billed by the same rates; those of no known rates are one group."""
+
+    __slots__ = ("five", "hour", "output", "rare", "rates", "read", "uncached")
+
+    def __init__(self, rates: Rates | None) -> None:
+        self.rates = rates
+        self.uncached = self.read = self.five = self.hour = self.output = 0
+        self.rare: list[tuple[str, int]] = []
+
+    def add(self, usage: Usage) -> None:
+        """Add one call."""
+        self.uncached += usage.uncached_input or 0
+        self.read += usage.cache_read or 0
+        self.five += usage.write_5m or 0
+        self.hour += usage.write_1h or 0
+        self.output += usage.output or 0
+        if usage.write_30m or usage.write_12h or usage.write_other:
+            self.rare += (
+                ("30m", usage.write_30m or 0),
+                ("12h", usage.write_12h or 0),
+                (usage.write_other_ttl or "other", usage.write_other or 0),
+            )
+
+    @property
+    def written(self) -> int:
+        """Tokens written, of any lifetime."""
+        return self.five + self.hour + sum(tokens for _, tokens in self.rare)
+
+    def cost(self) -> Decimal | None:
+        """Cost of the input; ``None`` where a rate is not known."""
+        total = Decimal(0)
+        for kind, tokens in (
+            ("uncached", self.uncached),
+            ("read", self.read),
+            ("5m", self.five),
+            ("1h", self.hour),
+            *self.rare,
+        ):
+            if tokens:
+                rate = _rate(self.rates, kind)
+                if rate is None:
+                    return None
+                total += tokens * rate
+        return total
+
+
+def _input_cost(groups: list[_Sums]) -> str | None:
+    currencies = {None if group.rates is None else group.rates.currency for group in groups}
+    currency = currencies.pop() if len(currencies) == 1 else None
+    costs = [group.cost() for group in groups]
+    known = [cost for cost in costs if cost is not None]
+    if currency is None or len(known) < len(costs):
         return None
-    total, currency = Decimal(0), ""
-    for rates, parts in sums.values():
-        currency = rates.currency
-        for kind, tokens in parts.items():
-            rate = _rate(rates, kind)
-            if rate is None:
-                return None
-            total += tokens * rate
-    return f"{total.quantize(Decimal('0.0001'))} {currency}"
-
-
-def _add_parts(parts: dict[str, int], usage: Usage) -> None:
-    for kind, tokens in (
-        ("uncached", usage.uncached_input),
-        ("read", usage.cache_read),
-        ("5m", usage.write_5m),
-        ("1h", usage.write_1h),
-        ("30m", usage.write_30m),
-        ("12h", usage.write_12h),
-    ):
-        if tokens:
-            parts[kind] = parts.get(kind, 0) + tokens
-    if usage.write_other:
-        kind = usage.write_other_ttl or "other"
-        parts[kind] = parts.get(kind, 0) + usage.write_other
+    return f"{sum(known, Decimal(0)).quantize(Decimal('0.0001'))} {currency}"
 
 
 def _rate(rates: Rates | None, kind: str) -> Decimal | None:

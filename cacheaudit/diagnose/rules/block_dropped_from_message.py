@@ -45,6 +45,7 @@ class BlockDroppedFromMessage(Rule):
     name = "block-dropped-from-message"
     title = "Part of an earlier message was left out"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Leave reminders in the history, or put them behind the last marker of their request")
 

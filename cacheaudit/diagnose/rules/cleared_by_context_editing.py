@@ -55,6 +55,7 @@ class ClearedByContextEditing(Rule):
     name = "cleared-by-context-editing"
     title = "Context editing cleared part of the cached prompt"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     is_trade = True
     supersedes = ("lookback-or-message-change", "history-rewritten")
     fix = Fix(

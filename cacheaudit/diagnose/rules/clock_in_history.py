@@ -43,6 +43,7 @@ class ClockInHistory(Rule):
     name = "clock-in-history"
     title = "An earlier message holds a clock that was set anew"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Write the time once, when the message is new, and leave it")
 

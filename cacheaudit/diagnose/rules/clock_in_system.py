@@ -46,6 +46,7 @@ class ClockInSystem(Rule):
     name = "clock-in-system"
     title = "The system prompt holds a clock"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed",)
     fix = Fix(
         "Take the time out of the system prompt, or give the day only; put it into the newest"

@@ -44,6 +44,7 @@ class ConnectedServersChanged(Rule):
     name = "connected-servers-changed"
     title = "The list of tool servers changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("parameter-changed", "tools-changed")
     fix = Fix("Name all servers from the first request on")
 

@@ -47,6 +47,7 @@ class ConversationRewound(Rule):
     name = "conversation-rewound"
     title = "The conversation went on from an earlier point"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Nothing has to be done; a marker on every turn keeps the way back cheap")
 

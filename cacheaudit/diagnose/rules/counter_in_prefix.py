@@ -43,6 +43,7 @@ class CounterInPrefix(Rule):
     name = "counter-in-prefix"
     title = "A number that counts stands in the prefix"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed", "messages-changed")
     fix = Fix("Put the counter into the newest user message")
 

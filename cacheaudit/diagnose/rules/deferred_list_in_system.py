@@ -44,6 +44,7 @@ class DeferredListInSystem(Rule):
     name = "deferred-list-in-system"
     title = "The system prompt lists the tools that can still be loaded"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed",)
     fix = Fix(
         "Move the list into a message, or offer a fixed pair of tools that searches and calls"

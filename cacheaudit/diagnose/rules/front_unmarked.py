@@ -48,6 +48,7 @@ class FrontUnmarked(Rule):
     name = "front-unmarked"
     title = "Tools and system carry no marker of their own"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     fix = Fix(
         "Mark the last system block as well",
         patch='"cache_control": {"type": "ephemeral"}',

@@ -44,6 +44,7 @@ class GitStatusInSystem(Rule):
     name = "git-status-in-system"
     title = "The system prompt holds a git status"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed",)
     fix = Fix(
         "Give the git status a content block of its own behind the last marker, or send it "

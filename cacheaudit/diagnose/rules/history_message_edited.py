@@ -47,6 +47,7 @@ class HistoryMessageEdited(Rule):
     name = "history-message-edited"
     title = "An earlier message was edited"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Leave earlier messages as they were; say what changed in the newest one")
 

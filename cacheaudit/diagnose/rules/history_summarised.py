@@ -42,6 +42,7 @@ class HistorySummarised(Rule):
     name = "history-summarised"
     title = "The history was replaced by a summary"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     is_trade = True
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Compact later, or where the cached content has expired anyway")

@@ -43,6 +43,7 @@ class HistoryTrimmedInFront(Rule):
     name = "history-trimmed-in-front"
     title = "Old messages were dropped from the front of the history"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Drop many messages at once when the window is full, not some with every turn")
 

@@ -44,6 +44,7 @@ class ImageEncodedAnew(Rule):
     name = "image-encoded-anew"
     title = "A picture of the history was encoded anew"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Encode a picture once and keep the encoded bytes")
 

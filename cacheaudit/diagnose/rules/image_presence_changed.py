@@ -55,6 +55,7 @@ class ImagePresenceChanged(Rule):
     name = "image-presence-changed"
     title = "The first picture came and the messages before it were not found"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     rests_on = MappingProxyType({"images": "messages"})
     supersedes = ("lookback-or-message-change",)
     fix = Fix("Send the picture early, or ask about it in a conversation of its own")

@@ -44,6 +44,7 @@ class ImageReRendered(Rule):
     name = "image-re-rendered"
     title = "A picture of the history was replaced by a text"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix(
         "Leave pictures in the history, or replace them before they are cached for the first time"

@@ -44,6 +44,7 @@ class InjectedBlockMoved(Rule):
     name = "injected-block-moved"
     title = "A content block moved to another place of the conversation"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Store injected text with the message that it was sent in, and send it back there")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.survey import survey
 from cacheaudit.diagnose.times import seconds_of
 from cacheaudit.diagnose.wording import count
 from cacheaudit.diagnose.worth import Stage
@@ -56,8 +57,9 @@ class KeepAlivePaid(Rule):
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
-        for lane in ctx.session.lanes():
-            yield from _lane(ctx, lane)
+        if survey(ctx).has_refreshes:
+            for lane in ctx.session.lanes():
+                yield from _lane(ctx, lane)
 
 
 def _lane(ctx: Context, lane: str) -> Iterator[Draft]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
+from cacheaudit.diagnose.survey import survey
 from cacheaudit.diagnose.times import seconds_of
 from cacheaudit.diagnose.wording import count
 from cacheaudit.diagnose.worth import Swap
@@ -57,6 +58,8 @@ class KeepAliveWasteful(Rule):
     @override
     def check(self, ctx: Context) -> Iterable[Draft]:
         """See :meth:`Rule.check`."""
+        if not survey(ctx).has_refreshes:
+            return
         lanes: dict[str, list[int]] = {}
         for index, call in enumerate(ctx.session.calls):
             if call.purpose == "keep_alive" and call.usage is not None and call.usage.cache_read:

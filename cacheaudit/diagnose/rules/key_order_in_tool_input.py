@@ -42,6 +42,7 @@ class KeyOrderInToolInput(Rule):
     name = "key-order-in-tool-input"
     title = "The arguments of an earlier tool call were written with another key order"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix(
         "Keep the arguments as text, as the model wrote them, or always write them with sorted keys"

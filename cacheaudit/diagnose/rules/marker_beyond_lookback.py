@@ -55,6 +55,7 @@ class MarkerBeyondLookback(Rule):
     name = "marker-beyond-lookback"
     title = "The cached prefix lies further back than a lookup goes"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("lookback-or-message-change", "provider-side-suspected", "image-presence-changed")
     fix = Fix("Mark the last content block of the request before as well, or add fewer blocks")
 

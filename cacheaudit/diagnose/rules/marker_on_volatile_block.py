@@ -47,6 +47,7 @@ class MarkerOnVolatileBlock(Rule):
     name = "marker-on-volatile-block"
     title = "The first marker stands on content that is different in every request"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed", "messages-changed", "history-message-edited")
     fix = Fix("Move the marker to the last content block that stays the same")
 

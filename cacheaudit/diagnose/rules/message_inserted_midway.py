@@ -41,6 +41,7 @@ class MessageInsertedMidway(Rule):
     name = "message-inserted-midway"
     title = "Something was inserted in the middle of the history"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Append what is new at the end of the conversation")
 

@@ -43,6 +43,7 @@ class MessageRemovedMidway(Rule):
     name = "message-removed-midway"
     title = "A message was taken out of the middle of the history"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Leave old messages in, or take many out at once")
 

@@ -38,6 +38,7 @@ class MessagesChanged(Rule):
     name = "messages-changed"
     title = "Earlier messages changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies", "reasons")
     provider_reasons = ("messages_changed", "input_changed")
     fix = Fix("Only append to the history; send earlier messages back byte for byte")
 

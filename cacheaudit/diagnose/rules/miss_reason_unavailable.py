@@ -49,6 +49,7 @@ class MissReasonUnavailable(Rule):
     name = "miss-reason-unavailable"
     title = "The provider named no change; parameters such as tool_choice or thinking may differ"
     needs = ("usage", "provider_reasons")
+    looks_at = ("reasons",)
     provider_reasons = ("unavailable",)
     fix = Fix("Keep tool_choice, thinking and effort the same over the session")
 

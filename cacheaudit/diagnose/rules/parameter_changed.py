@@ -38,6 +38,7 @@ class ParameterChanged(Rule):
     name = "parameter-changed"
     title = "A parameter in the cache key changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     no_edit = (
         "The settings with known effects have rules of their own; what is read behind another "
         "stored prefix is not documented."

@@ -52,6 +52,7 @@ class RandomIdInPrefix(Rule):
     name = "random-id-in-prefix"
     title = "An id that never repeats stands in the prefix"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed", "messages-changed")
     fix = Fix("Take the id out of the prompt; send it as a header or as metadata")
 

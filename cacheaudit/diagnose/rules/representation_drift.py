@@ -44,6 +44,7 @@ class RepresentationDrift(Rule):
     name = "representation-drift"
     title = "The same content was written another way"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed", "messages-changed", "tools-changed")
     fix = Fix("Keep the bytes that were sent and send them back; do not parse and write them anew")
 

@@ -52,6 +52,7 @@ class SideCallWithOwnPrompt(Rule):
     title = "A side call has a prompt of its own"
     kind = "note"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     fix = Fix("Record side calls in a lane of their own; mark in them only what others share")
 
     @classmethod

@@ -37,6 +37,7 @@ class SystemChanged(Rule):
     name = "system-changed"
     title = "The system prompt changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies", "reasons")
     provider_reasons = ("system_changed",)
     fix = Fix("Keep the system prompt fixed; put what varies into the newest user message")
 

@@ -42,6 +42,7 @@ class ThinkingBlockDropped(Rule):
     name = "thinking-block-dropped"
     title = "Thinking of an earlier turn was left out"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Send thinking blocks back unchanged; the API drops what it does not need")
 

@@ -41,6 +41,7 @@ class ThinkingBlockEdited(Rule):
     name = "thinking-block-edited"
     title = "Thinking of an earlier turn was changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Send thinking blocks back unchanged")
 

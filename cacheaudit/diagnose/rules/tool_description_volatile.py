@@ -43,6 +43,7 @@ class ToolDescriptionVolatile(Rule):
     name = "tool-description-volatile"
     title = "A tool's description changes from request to request"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix(
         "Keep descriptions fixed; say what changed in the newest message or in the tool result"

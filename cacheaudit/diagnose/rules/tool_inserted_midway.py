@@ -43,6 +43,7 @@ class ToolInsertedMidway(Rule):
     name = "tool-inserted-midway"
     title = "A tool was added in mid-conversation"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix(
         "Declare all tools from the first request on, or reveal late ones inside the "

@@ -42,6 +42,7 @@ class ToolRemoved(Rule):
     name = "tool-removed"
     title = "A tool was taken out in mid-conversation"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix(
         "Keep the tool declared and answer its calls with an error, or forbid it in the "

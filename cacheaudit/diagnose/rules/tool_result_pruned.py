@@ -42,6 +42,7 @@ class ToolResultPruned(Rule):
     name = "tool-result-pruned"
     title = "The result of an earlier tool call was cut or cleared"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed", "history-rewritten")
     fix = Fix("Clear many results at once, when it frees far more than has to be written again")
 

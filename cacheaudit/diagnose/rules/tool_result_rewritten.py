@@ -42,6 +42,7 @@ class ToolResultRewritten(Rule):
     name = "tool-result-rewritten"
     title = "The result of an earlier tool call was changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("messages-changed",)
     fix = Fix("Leave results as they were sent; add a new result for what is new")
 

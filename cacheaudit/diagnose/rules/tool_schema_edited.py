@@ -43,6 +43,7 @@ class ToolSchemaEdited(Rule):
     name = "tool-schema-edited"
     title = "A tool's schema changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix("Keep schemas fixed: take a text instead of a list of choices that changes")
 

@@ -42,6 +42,7 @@ class ToolSchemaKeyOrder(Rule):
     name = "tool-schema-key-order"
     title = "The keys of a tool definition came in another order"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix("Write schemas with sorted keys, or keep the text that was sent first")
 

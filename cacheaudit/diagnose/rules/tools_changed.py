@@ -47,6 +47,7 @@ class ToolsChanged(Rule):
     name = "tools-changed"
     title = "The tools changed"
     needs = ("usage", "requests")
+    looks_at = ("bodies", "reasons")
     provider_reasons = ("tools_changed",)
     fix = Fix(
         "Declare all tools from the first request on, sorted by name; reveal late ones by tool "

@@ -43,6 +43,7 @@ class ToolsReordered(Rule):
     name = "tools-reordered"
     title = "The same tools were sent in another order"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("tools-changed",)
     fix = Fix("Sort the tools by name before every request")
 

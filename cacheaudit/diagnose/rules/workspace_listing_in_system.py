@@ -42,6 +42,7 @@ class WorkspaceListingInSystem(Rule):
     name = "workspace-listing-in-system"
     title = "The system prompt holds the working folder or a list of files"
     needs = ("usage", "requests")
+    looks_at = ("bodies",)
     supersedes = ("system-changed",)
     fix = Fix("Send the list of files with the message that needs it, not in the system prompt")
 
