@@ -19,6 +19,18 @@ from typing import Any
 import msgspec
 
 from cacheaudit.ingest.claude_chains import Sidechains
+from cacheaudit.ingest.claude_parts import (
+    BAD,
+    STAMP,
+    Bytes,
+    decode_any,
+    either,
+    last_stamp,
+    later,
+    plain_line,
+    text,
+    usage_object,
+)
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_wire import (
     NO_VALUE,
@@ -31,7 +43,6 @@ from cacheaudit.ingest.claude_wire import (
     decode_plain,
     decode_system,
     decode_tail,
-    decode_usage,
     decode_whole,
     is_one_pass,
 )
@@ -42,19 +53,15 @@ from cacheaudit.model.ports import ProblemSink
 
 _TAIL = 1_200
 _HEAD = 1_500
-_STOP = 300
-_BOUNDARY_LINE = 16 << 10
+_STOP_DISTANCE = 300
 # The first message object of a line says whose it is; inside a string its quotes were escaped.
 _USER = b'"message":{"role":"user"'
 _SIDECHAIN = b'"isSidechain":true'
-_STAMP = b'"timestamp":"'
+_STOP_KEY = b'"stop_reason"'
+_STOP = b'"stop_reason":'
 _NEVER = b"\0"
 _CLOSING = b"}\r \t\0"
 SYNTHETIC = "<synthetic>"
-
-_Bytes = bytes | bytearray
-_any = msgspec.json.Decoder().decode
-_BAD = (msgspec.DecodeError, RecursionError)
 
 
 class Scan:
@@ -73,14 +80,14 @@ class Scan:
         self.timing = timing
         self.responses: dict[tuple[str, str | None], Response] = {}
         self._by_id: dict[bytes, Response] = {}
-        self._waiting: list[tuple[_Bytes, int, int]] = []
-        self._user_line: tuple[_Bytes, int, int] | None = None
+        self._waiting: list[PlainLine] = []
+        self._user_line: tuple[Bytes, int, int] | None = None
         self._user_at: dict[str | None, str | None] = {}
         self._boundaries: list[Boundary] = []
         self._chains = Sidechains()
         self.lines = 0
 
-    def feed(self, data: _Bytes, start: int, size: int) -> None:
+    def feed(self, data: Bytes, start: int, size: int) -> None:
         """Take the whole lines in ``data[start:size]``; nothing of it is kept but copies."""
         find, rfind = data.find, data.rfind
         number, timing = self.lines, self.timing
@@ -96,7 +103,7 @@ class Scan:
                     self._broken(data[start:end], number)
                 elif timing:
                     if find(_SIDECHAIN, start, message) >= 0:
-                        self._side_line(data[start:end])
+                        self._await(data[start:end], side=True)
                     else:
                         self._user_line = (data, start, end)
                 start = end + 1
@@ -107,59 +114,64 @@ class Scan:
                 self._usage_line(data, start, end, at, number)
             elif find(b'"usage"', start, end) >= 0:
                 self._whole_line(data[start:end], number)
-            elif self._is_sound(data[start:end], number) and timing:
-                self._other_line(data, start, end)
+            else:
+                self._other_line(data[start:end], number)
             start = end + 1
         self.lines = number
-        if self._waiting:
-            self._waiting = [(d[low:high], 0, high - low) for d, low, high in self._waiting]
         if self._user_line is not None:
             d, low, high = self._user_line
             self._user_line = d[low:high], 0, high - low
 
-    def _is_sound(self, line: _Bytes, number: int) -> bool:
-        """Whether a line of no known kind is an object; one that is not is counted."""
-        if line[:1] == b"{":
-            try:
-                decode_plain(line)
-            except msgspec.ValidationError:
-                return True  # an object of another program's
-            except _BAD:
-                pass
-            else:
-                return True
-        self._broken(line, number)
-        return False
-
-    def _other_line(self, data: _Bytes, start: int, end: int) -> None:
+    def _other_line(self, line: Bytes, number: int) -> None:
         """Take a line that is neither a user line nor a response, for what it tells of time."""
-        if data.find(_SIDECHAIN, start, min(start + 600, end)) >= 0:
-            self._side_line(data[start:end])
-        elif end - start < _BOUNDARY_LINE and data.find(b"compact_boundary", start, end) >= 0:
-            self._system_line(data[start:end])
-        else:
-            self._waiting.append((data, start, end))
+        plain = None
+        if line.startswith(b"{"):
+            try:
+                plain = decode_plain(line)
+            except msgspec.ValidationError:  # an object of another program's
+                if self.timing and _SIDECHAIN not in line:
+                    self._system_line(line)
+                return
+            except BAD:
+                pass
+        if plain is None:
+            self._broken(line, number)
+        elif not self.timing:
+            return
+        elif plain.is_sidechain:
+            self._side_line(plain)
+        elif plain.type == "user":
+            self._waiting.append(plain)
+        elif plain.type == "system" and line.find(b"compact_boundary") >= 0:
+            self._system_line(line)
 
-    def _side_line(self, line: _Bytes) -> None:
-        """Follow a sidechain over a line of it."""
-        plain = _plain_line(line)
+    def _await(self, line: Bytes, *, side: bool = False) -> None:
+        """Take a sound line that may be the one which the next response answers."""
+        plain = plain_line(line) if self.timing else None
         if plain is None:
             return
+        if side:
+            self._side_line(plain)
+        elif plain.type == "user":
+            self._waiting.append(plain)
+
+    def _side_line(self, plain: PlainLine) -> None:
+        """Follow a sidechain over a line of it."""
         root = self._chains.root(plain.uuid, plain.parent_uuid)
         if plain.type == "user":
             self._user_at[root] = plain.timestamp
 
-    def _usage_line(self, data: _Bytes, start: int, end: int, at: int, number: int) -> None:
+    def _usage_line(self, data: Bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line with a usage object near its end; most repeat what is known."""
-        low = at - _STOP
-        stop = data.rfind(b'"stop_reason":', low if low > start else start, at)  # noqa: FURB136 - hot
+        low = at - _STOP_DISTANCE
+        stop = data.rfind(_STOP, low if low > start else start, at)  # noqa: FURB136 - hot
         here = data.find(b'"id":"', start, start + _HEAD) + 6
         known = self._by_id.get(bytes(data[here : data.find(b'"', here, here + 90)]))
         if known is None or stop < 0:
             self._assistant(data, start, end, at if stop < 0 else stop, number)
         elif (
             data.startswith(known.known_tail, stop)
-            and (stamp := data.rfind(_STAMP, stop + len(known.known_tail), end) + 13) > 12
+            and (stamp := data.rfind(STAMP, stop + len(known.known_tail), end) + 13) > 12
             and (behind := data.find(b'"', stamp, end)) >= 0
         ):
             if self.timing:
@@ -167,7 +179,7 @@ class Scan:
         elif not self._again(known, data, stop, end):
             self._assistant(data, start, end, stop, number)
 
-    def _assistant(self, data: _Bytes, start: int, end: int, at: int, number: int) -> None:
+    def _assistant(self, data: Bytes, start: int, end: int, at: int, number: int) -> None:
         """Take a line whose usage object stands near its end."""
         content = data.find(b'"content":', start, start + _HEAD)
         if not 0 <= content < at:
@@ -175,18 +187,19 @@ class Scan:
             return
         try:
             framed = decode_framed(data[start:content] + data[at:end])
-        except _BAD:
+        except BAD:
             self._whole_line(data[start:end], number)
             return
         if framed.type != "assistant":
             # A tool's own result can carry a usage object; it is not this transcript's.
-            if self.timing:
-                self._waiting.append((data, start, end))
+            self._await(data[start:end])
             return
         message = framed.message
         if message.model is None or (
-            message.stop_reason is None and data.find(b'"stop_reason"', content, at) >= 0
-        ):  # it stands behind the content
+            message.stop_reason is None
+            and not data.startswith(_STOP, at)
+            and data.find(_STOP_KEY, content, at) >= 0
+        ):  # it stands behind the content, far before the usage
             self._whole_line(data[start:end], number)
             return
         if message.model == SYNTHETIC:
@@ -202,11 +215,11 @@ class Scan:
         if response.known_tail:
             self._by_id[message.id.encode()] = response
 
-    def _again(self, response: Response, data: _Bytes, at: int, end: int) -> bool:
+    def _again(self, response: Response, data: Bytes, at: int, end: int) -> bool:
         """Take a later line of a known response from its end alone; say whether that was it."""
         try:
             tail = decode_tail(b'{"message":{' + data[at:end])
-        except _BAD:
+        except BAD:
             return False
         if tail.type != "assistant" or tail.request_id != response.request_id:
             return False
@@ -218,7 +231,7 @@ class Scan:
         return True
 
     def _finish(
-        self, response: Response, tail: Tail | Framed, data: _Bytes, at: int, end: int
+        self, response: Response, tail: Tail | Framed, data: Bytes, at: int, end: int
     ) -> None:
         """Take what stands behind the content."""
         message = tail.message
@@ -240,7 +253,7 @@ class Scan:
             return
         response.known_tail = data[at : behind + 14 + len(tail.request_id)]
 
-    def _whole_line(self, line: _Bytes, number: int) -> None:
+    def _whole_line(self, line: Bytes, number: int) -> None:
         """Decode a line whole: usage elsewhere than usual, or a broken line."""
         where = f"{self.name}:{number}"
         if len(line) > MAX_LINE:
@@ -251,17 +264,16 @@ class Scan:
         except msgspec.ValidationError as error:
             self._odd_line(line, where, number, str(error))
             return
-        except _BAD:
+        except BAD:
             self._broken(line, number)
             return
         message = whole.message
         if whole.type != "assistant" or message is None or not bytes(message.usage):
-            if self.timing:
-                self._waiting.append((line, 0, len(line)))
+            self._await(line)
             return
         if message.model == SYNTHETIC or bytes(message.usage) == b"null":
             return
-        wire, raw = _either(message.usage)
+        wire, raw = either(message.usage)
         if wire is None and raw is None:
             self.problems("wrong_type", where, "usage is no object")
             return
@@ -282,11 +294,11 @@ class Scan:
         response.diagnostics = bytes(message.diagnostics) or response.diagnostics
         response.cost = bytes(whole.cost) or response.cost
 
-    def _odd_line(self, line: _Bytes, where: str, number: int, detail: str) -> None:
+    def _odd_line(self, line: Bytes, where: str, number: int, detail: str) -> None:
         """Read a line in which a field has an unusual type: what can be used is used."""
         try:
-            value = _any(line)
-        except _BAD:
+            value = decode_any(line)
+        except BAD:
             self._broken(line, number)
             return
         if not isinstance(value, dict) or value.get("type") != "assistant":
@@ -298,21 +310,21 @@ class Scan:
             return
         if message.get("model") == SYNTHETIC:
             return
-        request = _text(value.get("requestId"))
-        response = self._response(_text(message.get("id")) or request or where, request, number)
+        request = text(value.get("requestId"))
+        response = self._response(text(message.get("id")) or request or where, request, number)
         if response.line == number:
             self._describe(
                 response,
-                _text(message.get("model")),
-                _text(value.get("sessionId")),
+                text(message.get("model")),
+                text(value.get("sessionId")),
                 value.get("isSidechain") is True,
             )
             response.agent, response.version = (
-                _text(value.get("agentId")),
-                _text(value.get("version")),
+                text(value.get("agentId")),
+                text(value.get("version")),
             )
-            response.first_at = _text(value.get("timestamp"))
-        response.last_at = _text(value.get("timestamp"))
+            response.first_at = text(value.get("timestamp"))
+        response.last_at = text(value.get("timestamp"))
         self._take_raw(response, usage)
 
     def _response(self, message_id: str, request_id: str | None, number: int) -> Response:
@@ -338,31 +350,25 @@ class Scan:
 
     def _settle_waiting(self) -> None:
         """Take the time of the newest user line since the last response."""
-        for data, start, end in self._waiting:
-            if (
-                data.find(b'"user"', start, min(start + 600, end)) >= 0
-                or data.find(b'"user"', max(start, end - 400), end) >= 0
-            ):
-                plain = _plain_line(data[start:end])
-                if plain is not None and plain.type == "user":
-                    root = None
-                    if plain.is_sidechain:
-                        root = self._chains.root(plain.uuid, plain.parent_uuid)
-                    self._user_at[root] = plain.timestamp
+        for waiting in self._waiting:
+            root = None
+            if waiting.is_sidechain:
+                root = self._chains.root(waiting.uuid, waiting.parent_uuid)
+            self._user_at[root] = waiting.timestamp
         self._waiting.clear()
         if self._user_line is not None:
             data, start, end = self._user_line
-            stamp = _last_stamp(data, start, end)
+            stamp = last_stamp(data, start, end)
             if stamp is None:
-                plain = _plain_line(data[start:end])
+                plain = plain_line(data[start:end])
                 stamp = plain.timestamp if plain is not None else None
-            self._user_at[None] = _later(stamp, self._user_at.get(None))
+            self._user_at[None] = later(stamp, self._user_at.get(None))
             self._user_line = None
 
-    def _system_line(self, line: _Bytes) -> None:
+    def _system_line(self, line: Bytes) -> None:
         try:
             mark = decode_system(line)
-        except _BAD:
+        except BAD:
             return
         if mark.type != "system" or mark.subtype != "compact_boundary":
             return
@@ -372,7 +378,7 @@ class Scan:
         )
 
     def _take(
-        self, response: Response, wire: WireUsage, data: _Bytes | msgspec.Raw, at: int
+        self, response: Response, wire: WireUsage, data: Bytes | msgspec.Raw, at: int
     ) -> None:
         """Keep the copy with the highest output; equal ones change nothing."""
         output = wire.output_tokens if wire.output_tokens is not None else 0
@@ -380,7 +386,7 @@ class Scan:
             return
         response.output = output
         if wire.iterations and not is_one_pass(wire):
-            raw = _usage_object(data, at)
+            raw = usage_object(data, at)
             if raw is not None:
                 response.wire, response.raw_usage = None, raw
                 return
@@ -393,13 +399,13 @@ class Scan:
             response.output = output
             response.wire, response.raw_usage = None, raw
 
-    def _broken(self, line: _Bytes, number: int) -> None:
+    def _broken(self, line: Bytes, number: int) -> None:
         where = f"{self.name}:{number}"
         stripped = bytes(line).strip(b" \t\r\0")
         if not stripped:
             return
         try:
-            value = _any(stripped.removeprefix(codecs.BOM_UTF8))
+            value = decode_any(stripped.removeprefix(codecs.BOM_UTF8))
         except RecursionError:
             self.problems("too_deep", where, "nested deeper than the decoder allows")
             return
@@ -416,63 +422,6 @@ class Scan:
         self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
         if b'"usage"' in stripped:
             self._whole_line(better, number)
-
-
-def _either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]:
-    """Decode a usage object by its usual fields, or as it is where a type is unusual."""
-    try:
-        return decode_usage(usage), None
-    except msgspec.ValidationError:
-        pass
-    try:
-        raw = _any(usage)
-    except _BAD:  # a number beyond any range
-        return None, None
-    return None, raw if isinstance(raw, dict) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _last_stamp(data: _Bytes, start: int, end: int) -> str | None:
-    """Find a line's own time near its end without decoding it.
-
-    Behind it stands one closing brace and no opening one, so the outermost object holds it.
-    """
-    at = data.rfind(_STAMP, max(start, end - 400), end) + 13
-    if at < 13:
-        return None
-    stop = data.find(b'"', at, end)
-    if data.find(b"}", stop, end - 1) >= 0 or data.find(b"{", stop, end) >= 0:
-        return None
-    return data[at:stop].decode(errors="replace")
-
-
-def _later(a: str | None, b: str | None) -> str | None:
-    """Return the later of two times of one format."""
-    return max(a, b) if a is not None and b is not None else a or b
-
-
-def _plain_line(line: _Bytes) -> PlainLine | None:
-    try:
-        return decode_plain(line)
-    except _BAD:
-        return None
-
-
-def _usage_object(data: _Bytes | msgspec.Raw, at: int) -> dict[str, Any] | None:
-    """Decode the usage object that begins at ``at`` (``"usage":{…``), or is ``data`` itself."""
-    if isinstance(data, msgspec.Raw):
-        value = _any(data)
-        return value if isinstance(value, dict) else None
-    end = data.find(b"\n", at)
-    try:
-        value = _any(b'{"message":{' + data[at : end if end >= 0 else len(data)])
-    except _BAD:
-        return None
-    usage = value["message"].get("usage") if isinstance(value, dict) else None
-    return usage if isinstance(usage, dict) else None
 
 
 def scan(
