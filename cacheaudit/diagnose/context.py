@@ -213,7 +213,9 @@ class Context:
             lane.by_model[lane.model] = (lane.endpoint, lane.sizes, lane.smallest)
         if boundaries and any(b.kind in ("clear", "branch") for b in boundaries):
             self._restart(lane, total)
-        expected = min(total, lane.endpoint)
+        expected = lane.endpoint
+        if total < expected:
+            expected = total
         lost = expected - read
         own = lane.by_model.get(call.model or "") if has_switched else None
         sizes = lane.sizes if own is None else own[1]

@@ -263,7 +263,7 @@ class _Writes:
 def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
     """Add up a lane. One loop over local names: this is what a healthy call costs."""
     size, same, prior, wrote, hour_before, output = _NO_SIZE, 0, 0, 0, 0, 0
-    total_sum = read_sum = write_sum = unread = largest = timed = 0
+    total_sum = read_sum = write_sum = unread = timed = 0
     busy = 0.0
     low_before: float | None = None
     high_before: float | None = None
@@ -276,7 +276,8 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
             low, high = call.start_span.low, call.start_span.high
         if wrote:
             again = read - prior
-            again = 0 if again < 0 else min(again, wrote)
+            # Comparisons, here and below: a call of `min` costs as much as many of them.
+            again = 0 if again < 0 else wrote if wrote < again else again  # noqa: FURB136
             unread += wrote - again
             if hour_before:
                 _add_hour(lane, again, hour_before, low_before, high)
@@ -303,7 +304,6 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
         total_sum += total
         read_sum += read
         write_sum += wrote
-        largest = max(largest, total)
         size, prior, hour_before, output = total, read, hour, usage.output or 0
         low_before, high_before = low, high
         lane.last = index
@@ -311,14 +311,15 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
     _end_repeat(lane, same)
     lane.calls, lane.total, lane.read, lane.written = len(members), total_sum, read_sum, write_sum
     lane.unread, lane.last_written, lane.last_1h = unread, wrote, hour_before
-    lane.largest, lane.busy, lane.timed = largest, busy, timed
+    lane.largest = max([usage.total_input or 0 for _, _, usage in members])
+    lane.busy, lane.timed = busy, timed
 
 
 def _add_hour(
     lane: LaneSurvey, reread: int, written: int, low: float | None, high: float | None
 ) -> None:
     """Add what was read again of the part with the longer lifetime, which comes first."""
-    of_hour = min(reread, written)
+    of_hour = written if written < reread else reread  # noqa: FURB136
     lane.unread_1h += written - of_hour
     if low is not None and high is not None and high - low <= _SOON:
         lane.soon_1h += of_hour

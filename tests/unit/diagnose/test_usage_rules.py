@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,11 +16,12 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.runner import Diagnosis, diagnose
 from cacheaudit.diagnose.survey import FLOOD_TOKENS, LaneSurvey, lifetimes, survey
-from cacheaudit.diagnose.worth import Swap, affordable_pings, saving
+from cacheaudit.diagnose.worth import Stage, Swap, affordable_pings, saving, stage_line
 from cacheaudit.ingest.detect import detect, head_of
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding
+from cacheaudit.model.usage import Usage
 from cacheaudit.pricing.book import PriceBook
 
 WRITE, HOUR, READ = Decimal("1.25"), Decimal(2), Decimal("0.1")
@@ -91,6 +93,44 @@ def test_advice_follows_the_prices_in_force() -> None:
     expected = 60_000 * (WRITE - Decimal("0.05")) - 69_500 * (HOUR - WRITE)
     assert saved.input_equivalents == expected
     assert saved.cost == expected * 4 / 1_000_000
+
+
+# A stage is told with its tokens, and with its cost where every rate is known.
+
+
+def staged(script: Script, **changes: object) -> str:
+    calls = script.session().calls
+    last = msgspec.structs.replace(calls[-1], **changes)
+    session = Session(id="s", source="s", calls=(*calls[:-1], last))
+    return stage_line(session, Stage("Later", tuple(range(len(calls)))), PriceBook())
+
+
+def two_models(**last: Any) -> Script:
+    script = Script(model="claude-sonnet-4-5").call(1.7592e9, 1_000, 2_000, uncached=30)
+    return script.call(1.7592e9 + 60, 3_000, 4_000, **last)
+
+
+def test_a_stage_adds_up_calls_of_two_price_rows() -> None:
+    # 3 and 1 a million: 1,000 x 0.3 + 2,000 x 3.75 + 30 x 3 and 3,000 x 0.1 + 4,000 x 2.
+    assert staged(two_models(model="claude-haiku-4-5", ttl="1h")) == (
+        "Later: 2 calls, 6,000 tokens written, 4,000 read, 30 uncached, 200 of output; "
+        "input cost 0.0162 USD."
+    )
+
+
+def test_rare_lifetimes_count_as_written() -> None:
+    usage = Usage(total_input=700, cache_read=0, write_other=700, write_other_ttl="1h", output=1)
+    assert staged(two_models(), usage=usage) == (
+        "Later: 2 calls, 2,700 tokens written, 1,000 read, 30 uncached, 101 of output; "
+        "input cost 0.0121 USD."  # 0.00789 and 700 x 6
+    )
+
+
+@pytest.mark.parametrize("changes", [{"usage": None}, {"model": "unheard-of"}, {"model": None}])
+def test_a_stage_has_no_cost_where_one_call_has_none(changes: dict[str, object]) -> None:
+    said = staged(two_models(), **changes)
+    assert said.startswith("Later: 2 calls, ")
+    assert said.endswith(" of output.")
 
 
 # T07: keep-alive pays up to a number of pings that the prices give.
