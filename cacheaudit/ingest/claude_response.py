@@ -16,6 +16,7 @@ class Response:
         "boundaries",
         "cost",
         "diagnostics",
+        "far",
         "first_at",
         "known_tail",
         "last_at",
@@ -54,5 +55,7 @@ class Response:
         self.diagnostics: bytes | None = None
         self.cost: bytes | None = None
         self.boundaries: tuple[Boundary, ...] = ()
-        # What its last line said from the stop reason to the request id.
+        # What its last line said from the stop reason to the request id, or to its own id: then
+        # ``far`` is how far before the end of a line of that length it begins.
         self.known_tail: bytes | bytearray = b""
+        self.far = 0
