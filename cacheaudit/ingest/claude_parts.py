@@ -38,6 +38,10 @@ def last_stamp(data: Bytes, start: int, end: int) -> str | None:
 
     Behind it stands one closing brace and no opening one, so the outermost object holds it.
     """
+    if end - start > 39 and data.startswith(STAMP, end - 39):  # the very end, as clients write it
+        stamp = data[end - 26 : end]
+        if stamp.find(b'"') == 24 and stamp.endswith(b"}"):
+            return stamp[:24].decode(errors="replace")
     at = data.rfind(STAMP, max(start, end - 400), end) + 13
     if at < 13:
         return None
