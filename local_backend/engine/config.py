@@ -22,6 +22,8 @@ class EngineConfig:
             tokens. None where ``pages`` decides.
         step_tokens: Most tokens in one pass: one for each answer that grows, the rest for prompts.
             More than ``max_running``, so that prompts always advance.
+        alone_tokens: Most tokens in one pass while no answer grows, so that none is held up: longer
+            passes read the weights less often. None, or less: ``step_tokens``.
         max_running: Most requests that are computed side by side.
         max_waiting: Most requests beyond these; one more is turned away.
         context_length: Longest prompt and answer together; None for what the model is meant for.
@@ -40,6 +42,7 @@ class EngineConfig:
     pages: Mapping[str, int] | int | None = None
     memory_bytes: int | None = None
     step_tokens: int = 512
+    alone_tokens: int | None = 2048
     max_running: int = 64
     max_waiting: int = 256
     context_length: int | None = None
@@ -63,11 +66,18 @@ class EngineConfig:
             f"step_tokens ({self.step_tokens}) must be more than max_running ({self.max_running})",
         )
         _require(
+            self.alone_tokens is None or self.alone_tokens >= 1, "alone_tokens must be at least 1"
+        )
+        _require(
             self.pages is None or self.memory_bytes is None,
             "pages and memory_bytes both say how large the cache is; give one of them",
         )
         _require(self.cache in CACHES, f"cache must be one of {', '.join(sorted(CACHES))}")
         _require(self.policy in POLICIES, f"policy must be one of {', '.join(sorted(POLICIES))}")
+
+    def pass_tokens(self, growing: int) -> int:
+        """Most tokens in a pass in which a number of answers grow."""
+        return self.step_tokens if growing else max(self.step_tokens, self.alone_tokens or 0)
 
 
 def _require(condition: bool, message: str) -> None:

@@ -179,7 +179,7 @@ class Scheduler:
                 if sequence is not None:
                     end = len(sequence.key)
                     works.append(Work(generation, sequence, end - 1, end, Logits.LAST))
-        budget = self._config.step_tokens - len(works)
+        budget = self._config.pass_tokens(len(works)) - len(works)
         decoding = {work.generation.order for work in works}
         for generation in self.running:
             sequence = generation.sequence

@@ -78,7 +78,7 @@ def ids(count: int, seed: int, below: int) -> tuple[int, ...]:
 
 def built(loaded: Loaded, requests: int, tokens: int, **more: Any) -> Engine:
     pages = (requests + 2) * (-(-tokens // PAGE) + 8)
-    config = EngineConfig(pages=pages, step_tokens=STEP, **more)
+    config = EngineConfig(pages=pages, step_tokens=STEP, alone_tokens=None, **more)
     return build_engine(loaded.model, Endless(loaded.tokenizer), config)  # type: ignore[arg-type]
 
 

@@ -116,7 +116,7 @@ def test_giving_way_in_the_middle_of_a_prompt() -> None:
     a = ask("a", draw(8, 1), 40)
     b = ask("b", draw(60, 2), 3, hit_limit=0)
     c = ask("c", draw(8, 3), 1)
-    config = EngineConfig(page_size=4, pages=18, step_tokens=9, max_running=2)
+    config = EngineConfig(page_size=4, pages=18, step_tokens=9, alone_tokens=None, max_running=2)
     driver = drive(model, config)
     driver.engine.submit(a)
     driver.step()
@@ -212,7 +212,7 @@ def test_deadlines_end_whoever_runs_or_waits() -> None:
 
 def test_times_are_those_of_the_clock() -> None:
     clock = Clock()
-    driver = drive(config=EngineConfig(pages=64, step_tokens=65), clock=clock)
+    driver = drive(config=EngineConfig(pages=64, step_tokens=65, alone_tokens=None), clock=clock)
     driver.engine.submit(ask("a", draw(100, 1), 1))
     clock.now = 1.5
     driver.step()
@@ -221,9 +221,28 @@ def test_times_are_those_of_the_clock() -> None:
     assert (started.queue_s, started.prefill_s) == (1.5, 2.5)
 
 
+@pytest.mark.parametrize(("alone", "passes"), [(None, 3), (32, 2), (50, 1), (9, 3)])
+def test_a_prompt_takes_longer_passes_while_no_answer_grows(alone: int | None, passes: int) -> None:
+    config = EngineConfig(page_size=4, pages=64, step_tokens=20, alone_tokens=alone, max_running=4)
+    driver = drive(config=config)
+
+    def steps_until(computed: int) -> int:
+        steps = 0
+        while driver.engine.stats().computed_tokens < computed:
+            driver.step()
+            steps += 1
+        return steps
+
+    driver.engine.submit(ask("a", draw(50, 1), 40))
+    assert steps_until(50) == passes
+    # An answer grows by one token a pass now; the second prompt gets the other 19, in whole pages.
+    driver.engine.submit(ask("b", draw(50, 2), 1))
+    assert steps_until(100) == 3
+
+
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 6])
 def test_cancelling_gives_pages_back_at_once(steps: int) -> None:
-    driver = drive(config=EngineConfig(pages=64, step_tokens=65))
+    driver = drive(config=EngineConfig(pages=64, step_tokens=65, alone_tokens=None))
     driver.engine.submit(ask("a", draw(150, 1), 50))
     for _ in range(steps):
         driver.step()

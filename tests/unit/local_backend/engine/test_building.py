@@ -40,6 +40,7 @@ from tests.unit.local_backend.models.test_families import little_gemma  # noqa: 
         ({"max_waiting": -1}, "max_waiting must not be negative"),
         ({"context_length": 0}, "context_length must be at least 1"),
         ({"step_tokens": 64}, "step_tokens (64) must be more than max_running (64)"),
+        ({"alone_tokens": 0}, "alone_tokens must be at least 1"),
         ({"pages": 4, "memory_bytes": 4096}, "give one of them"),
         ({"cache": "tree"}, "cache must be one of hash, naive, radix"),
         ({"policy": "fifo"}, "policy must be one of cost, lfu, lru"),

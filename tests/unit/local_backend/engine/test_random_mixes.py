@@ -77,6 +77,7 @@ def configs() -> st.SearchStrategy[EngineConfig]:
         page_size=st.just(4),
         pages=st.sampled_from([10, 11, 12, 14, 17, 40]),
         step_tokens=st.integers(7, 40),
+        alone_tokens=st.none() | st.integers(1, 60),
         max_running=st.integers(1, 6),
         cache=st.sampled_from(["radix", "radix", "hash", "naive"]),
         tails=st.booleans(),
@@ -173,7 +174,9 @@ def test_a_crowd_in_a_pool_that_is_much_too_small(name: str) -> None:
     preempted = evicted = joined = recomputed = 0
     for seed in range(4):
         model = crowded(name, seed)
-        config = EngineConfig(page_size=4, pages=14 + seed % 3, step_tokens=11, max_running=6)
+        config = EngineConfig(
+            page_size=4, pages=14 + seed % 3, step_tokens=11, alone_tokens=None, max_running=6
+        )
         stats, more = check_mix(model, crowd(seed, 50 if name == "gemma" else 256), config)
         preempted, evicted = preempted + stats.preempted, evicted + stats.evicted_pages
         joined, recomputed = joined + more, recomputed + stats.recomputed_tokens

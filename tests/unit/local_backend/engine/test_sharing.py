@@ -66,7 +66,9 @@ def test_tails_are_exact_to_the_token() -> None:
 @pytest.mark.parametrize("step_tokens", [66, 100, 512])
 def test_four_siblings_compute_their_beginning_once(step_tokens: int) -> None:
     model, requests = tiny_decoder(), siblings(4, 160)
-    driver = drive(model, dataclasses.replace(WHOLE_PAGES, step_tokens=step_tokens))
+    driver = drive(
+        model, dataclasses.replace(WHOLE_PAGES, step_tokens=step_tokens, alone_tokens=None)
+    )
     answers = driver.run(*requests)
     stats = driver.engine.stats()
     assert stats.computed_tokens == 160 + 4 * 10
@@ -81,7 +83,7 @@ def test_four_siblings_compute_their_beginning_once(step_tokens: int) -> None:
 
 def test_siblings_that_come_later_join_as_well() -> None:
     first, second = siblings(2, 160)
-    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65))
+    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65, alone_tokens=None))
     driver.engine.submit(first)
     driver.step()  # 64 of its tokens
     driver.engine.submit(second)
@@ -97,7 +99,7 @@ def test_without_sharing_each_sibling_computes() -> None:
 
 def test_a_sibling_goes_on_where_its_leader_was_cancelled() -> None:
     first, second, third = siblings(3, 160)
-    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65))
+    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65, alone_tokens=None))
     for request in (first, second, third):
         driver.engine.submit(request)
     driver.step()
@@ -115,7 +117,7 @@ def test_a_sibling_goes_on_where_its_leader_was_cancelled() -> None:
 
 def test_others_overtake_who_waits_for_a_leader() -> None:
     first, second = siblings(2, 160)
-    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65))
+    driver = drive(config=dataclasses.replace(WHOLE_PAGES, step_tokens=65, alone_tokens=None))
     for request in (first, second, ask("other", draw(200, 9), 1)):
         driver.engine.submit(request)
     driver.step()
@@ -128,7 +130,7 @@ def test_others_overtake_who_waits_for_a_leader() -> None:
 def test_who_waits_for_a_leader_keeps_room() -> None:
     """The later one would take the pages that the sibling needs in a moment."""
     first, second = siblings(2, 160, 32)
-    config = dataclasses.replace(WHOLE_PAGES, pages=16, step_tokens=65)
+    config = dataclasses.replace(WHOLE_PAGES, pages=16, step_tokens=65, alone_tokens=None)
     driver = drive(config=config)
     for request in (first, second, ask("other", draw(30, 9), 1)):
         driver.engine.submit(request)
@@ -217,7 +219,7 @@ def test_logits_only_where_a_token_is_drawn() -> None:
             rows.append((len(context.tokens), len(scores)))
             return scores
 
-    config = dataclasses.replace(WHOLE_PAGES, step_tokens=80)
+    config = dataclasses.replace(WHOLE_PAGES, step_tokens=80, alone_tokens=None)
     engine = build_engine(Counting(), TOKENIZER, config)  # type: ignore[arg-type]
     Driver(engine).run(ask("a", draw(200, 1), 3), ask("b", draw(200, 2), 0))
     # a: 80, 80, and 40 with the first score, beside which b has two pages; then b has four pages

@@ -51,7 +51,9 @@ def requests_of(user: int) -> Iterator[tuple[GenerationRequest, int | None]]:
 @pytest.mark.parametrize("mode", list(WriteMode))
 def test_a_crowd_of_users_leaves_every_page_accounted_for(mode: WriteMode) -> None:
     model = tiny_decoder()
-    config = EngineConfig(page_size=4, pages=34, step_tokens=24, max_running=4, max_waiting=4)
+    config = EngineConfig(
+        page_size=4, pages=34, step_tokens=24, alone_tokens=None, max_running=4, max_waiting=4
+    )
     tiers = Offload(TierStack([HostTier(1 << 17)]), mode=mode)
     loop = EngineLoop(build_engine(model, TOKENIZER, config, offload=tiers))
     loop.start()
