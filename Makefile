@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 SESSION ?= fixtures/sessions/demo.session.jsonl
 REPORT ?= cacheaudit-report.html
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
+LIBRARY := cacheaudit/ingest/_lines.abi3.so
+SCANNER := $(wildcard cacheaudit/ingest/_lines.c) cacheaudit/ingest/_build_hook.py
 WORKERS ?= 2
 
 .PHONY: audit test fuzz check bench corpus services clean
@@ -52,8 +54,10 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # `make audit` needs the light base only; the stamps make a second run start at once.
-$(VENV)/.base: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
+# Installing compiles the scanner, where there is a compiler.
+$(VENV)/.base: pyproject.toml tests/constraints.txt $(SCANNER) | $(VENV)/bin/python
 	@$(PIP) --editable .
+	@test -f $(LIBRARY) || echo "No compiled scanner, all else works; cacheaudit doctor says what to install."
 	@$(BIN)/python -m compileall -q cacheaudit  # an editable install leaves this to the first run
 	@touch $@
 
@@ -63,4 +67,4 @@ $(VENV)/.test: $(VENV)/.base
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(LIBRARY)*

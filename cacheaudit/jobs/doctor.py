@@ -6,12 +6,14 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata
+from importlib import import_module, metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from cacheaudit import ingest
 from cacheaudit._version import __version__
 from cacheaudit.errors import CacheAuditError
 from cacheaudit.ingest.detect import all_sources
@@ -25,6 +27,10 @@ OLD_PRICES_DAYS = 120
 _PACKAGE = "cacheaudit"
 _PLACES = 2
 _OLDEST_PYTHON = (3, 11)
+_SCANNER = "cacheaudit.ingest._lines"
+_SLOWER = "transcripts are read in Python: the same results, later"
+_COMPILER = "a C compiler and the headers of Python"
+_AGAIN = "install cacheaudit again (in a checkout: pip install --editable .)"
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -35,7 +41,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at.
 
     Attributes:
-        group: ``python``, ``extra``, ``database``, ``encodings``, ``prices`` or ``agent``.
+        group: ``python``, ``scanner``, ``extra``, ``encodings``, ``database``, ``prices`` or
+            ``agent``.
         name: What it is.
         state: ``ok``; ``missing`` (optional and not there); ``problem``; ``info``.
         detail: Versions, places, dates.
@@ -77,6 +84,7 @@ def doctor(
     version_of = installed or _version_of
     checks = [
         _python(),
+        scanner_check(Path(ingest.__file__).parent, lambda: import_module(_SCANNER)),
         *_extras(version_of),
         _encodings(),
         _database(db or default_url(environment, home)),
@@ -98,6 +106,32 @@ def _python() -> Check:
         detail=detail,
         remedy="Install Python 3.11 or newer.",
     )
+
+
+def scanner_check(folder: Path, load: Callable[[], object]) -> Check:
+    """Look whether transcripts are read by compiled code; without it only the speed differs.
+
+    Args:
+        folder: Where the scanner is, and in a checkout its source.
+        load: Imports it.
+    """
+    library, source = folder / "_lines.abi3.so", folder / "_lines.c"
+    try:
+        load()
+    except ImportError as error:
+        if library.exists():
+            return _scanner("problem", f"is there, but does not load: {error}", _AGAIN)
+        if ".abi3.so" not in EXTENSION_SUFFIXES:
+            return _scanner("info", f"not for this Python; {_SLOWER}")
+        return _scanner("missing", f"not built; {_SLOWER}", f"Install {_COMPILER}; then {_AGAIN}")
+    if source.exists() and library.exists() and source.stat().st_mtime > library.stat().st_mtime:
+        return _scanner("info", "in use, but older than its source", _AGAIN)
+    return _scanner("ok", "in use")
+
+
+def _scanner(state: State, detail: str, remedy: str | None = None) -> Check:
+    name = "Compiled scanner"
+    return Check(group="scanner", name=name, state=state, detail=detail, remedy=remedy)
 
 
 def _version_of(distribution: str) -> str | None:

@@ -19,6 +19,7 @@ _STATES = {
 }
 _GROUPS = {
     "python": "Python",
+    "scanner": "Reading of transcripts",
     "extra": "Optional parts",
     "encodings": "Token counting",
     "database": "Database",

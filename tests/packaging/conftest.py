@@ -8,11 +8,14 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.packaging.helpers import build
 
 ROOT = Path(__file__).resolve().parents[2]
 _NO_REGISTRY = re.compile(
@@ -50,6 +53,11 @@ class Environment:
             pytest.skip("no package registry can be reached from here")
         pytest.fail(f"pip install {arguments} failed:\n{done.stderr}")
 
+    def borrow(self) -> None:
+        """Let it find what is installed here, behind its own packages: no registry is asked."""
+        ours = sysconfig.get_path("purelib")
+        (self.packages / "borrowed.pth").write_text(f"{ours}\n")
+
     def run(
         self, *command: str | Path, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
@@ -77,8 +85,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if not folder.exists():
             part = folder.with_suffix(".part")
             for source in (ROOT, ROOT / "local_backend"):
-                command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir")
-                subprocess.run([*command, part, source], check=True, capture_output=True)
+                build(source, part, "--wheel")
             part.rename(folder)
     return {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from cacheaudit.jobs.doctor import doctor, extras
+from cacheaudit.jobs.doctor import doctor, extras, scanner_check
 from cacheaudit.model.clock import FixedClock
 from tests.unit.cli.helpers import NOW, run
 
@@ -80,6 +81,7 @@ def test_doctor_as_json(tmp_path: Path) -> None:
     assert checks["database", "Store"]["state"] == "info"
     assert {c["group"] for c in document["checks"]} == {
         "python",
+        "scanner",
         "extra",
         "encodings",
         "database",
@@ -97,6 +99,64 @@ def test_a_missing_part_comes_with_the_command_that_installs_it(tmp_path: Path) 
     for name, check in missing.items():
         assert check.state == "missing"
         assert check.remedy == f"pip install 'cacheaudit[{name}]'"
+
+
+def load_nothing() -> None:
+    raise ImportError("no module of that name")
+
+
+def load_it() -> None:
+    pass
+
+
+def test_a_compiled_scanner_in_use_is_said(tmp_path: Path) -> None:
+    (tmp_path / "_lines.abi3.so").touch()
+    check = scanner_check(tmp_path, load_it)
+    assert (check.group, check.state, check.detail) == ("scanner", "ok", "in use")
+    assert check.remedy is None
+
+
+def test_without_a_compiled_scanner_doctor_says_what_to_install(tmp_path: Path) -> None:
+    check = scanner_check(tmp_path, load_nothing)
+    assert check.state == "missing"
+    assert "same results" in check.detail
+    assert check.remedy is not None
+    assert "C compiler" in check.remedy
+
+
+def test_a_python_that_cannot_load_one_is_told_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cacheaudit.jobs.doctor.EXTENSION_SUFFIXES", [".pyd"])
+    check = scanner_check(tmp_path, load_nothing)
+    assert (check.state, check.remedy) == ("info", None)
+
+
+def test_a_scanner_that_does_not_load_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "_lines.abi3.so").write_text("no library")
+    check = scanner_check(tmp_path, load_nothing)
+    assert check.state == "problem"
+    assert "no module of that name" in check.detail
+    assert check.remedy
+
+
+@pytest.mark.parametrize(("age", "state"), [(-1, "ok"), (0, "ok"), (1, "info")])
+def test_a_scanner_older_than_its_source_is_pointed_out(
+    tmp_path: Path, age: int, state: str
+) -> None:
+    for name, at in (("_lines.abi3.so", 1_000), ("_lines.c", 1_000 + age)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (at, at))
+    check = scanner_check(tmp_path, load_it)
+    assert check.state == state
+    assert bool(check.remedy) == (state == "info")
+
+
+def test_doctor_tells_of_the_scanner_in_text_too(tmp_path: Path) -> None:
+    check = next(c for c in doctor({}, tmp_path, FixedClock(NOW)).checks if c.group == "scanner")
+    text = run(tmp_path, "doctor", env={"COLUMNS": "200"}).stdout
+    assert "Reading of transcripts" in text
+    assert f"Compiled scanner    {check.detail}" in text
 
 
 def test_old_price_tables_are_pointed_out(tmp_path: Path) -> None:
