@@ -28,7 +28,7 @@ class Tool:
 
     Attributes:
         name: As printed.
-        does: ``totals`` or ``audit``.
+        does: ``totals``, ``audit``, or ``nothing`` for reading alone.
         command: What to run.
         totals: Reads its totals out of its JSON.
         environment: Variables that tell it where the corpus is.
@@ -50,15 +50,27 @@ def ours(python: str, corpus: Path) -> list[Tool]:
     ]
 
 
-def peers(cache: Path, corpus: Path) -> list[Tool]:
+def reading(python: str, corpus: Path) -> Tool:
+    """Return what every tool has to do at least: read the files."""
+    command = (python, "-I", "-S", str(_HERE / "reader.py"), str(corpus / "projects"))
+    return Tool("reading alone", "nothing", command, lambda found: dict(found))
+
+
+def peers(cache: Path, corpus: Path, home: Path) -> list[Tool]:
     """Install the other tools below ``cache`` where they are missing, and return their commands.
+
+    Args:
+        cache: Keeps the installed tools.
+        corpus: What they read; need not be there yet.
+        home: A folder of one's own, which becomes the home folder whose ``.claude`` is the corpus.
 
     Raises:
         NotAvailableError: They are not there and cannot be fetched.
     """
     _install_python(cache)
     _install_node(cache)
-    home = _home(cache, corpus)
+    home.mkdir(parents=True, exist_ok=True)
+    (home / ".claude").symlink_to(corpus)
     projects = str(corpus / "projects")
     bin_ = cache / "python" / "bin"
     modules = cache / "node" / "node_modules"
@@ -161,14 +173,3 @@ def _fetch(command: tuple[str, ...]) -> None:
         raise NotAvailableError(
             f"{command[0]} could not fetch the other tools: {done.stderr[-300:]}"
         )
-
-
-def _home(cache: Path, corpus: Path) -> Path:
-    """A home folder whose ``.claude`` is the corpus."""
-    home = cache / "home"
-    home.mkdir(parents=True, exist_ok=True)
-    link = home / ".claude"
-    if not link.is_symlink() or link.readlink() != corpus:
-        link.unlink(missing_ok=True)
-        link.symlink_to(corpus)
-    return home
