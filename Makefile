@@ -39,7 +39,7 @@ bench: $(VENV)/.test
 	@$(BIN)/python -m compileall -q cacheaudit
 	@$(BIN)/python -m pytest tests/bench -s -q $(PYTEST_ARGS)
 
-# The 500 MB corpus that `make bench` reads.
+# The corpus as drawn that `make bench` reads; it makes this one and the one of longer lines itself.
 corpus: .cache/corpus500/truth.json
 
 .cache/corpus500/truth.json: | $(VENV)/bin/python
