@@ -55,7 +55,8 @@ class Reader:
         self.timing = timing
         self.responses: dict[tuple[str, str | None], Response] = {}
         self._waiting: list[PlainLine] = []
-        self._user_line: tuple[Bytes, int, int] | None = None
+        # The newest user line since the last response: where it stands, or its time.
+        self._user_line: tuple[Bytes, int, int] | str | None = None
         self._user_at: dict[str | None, str | None] = {}
         self._boundaries: list[Boundary] = []
         self._chains = Sidechains()
@@ -112,7 +113,7 @@ class Reader:
         identity = message.id or whole.request_id or where
         response = self._response(identity, whole.request_id, number)
         if whole.is_sidechain:
-            response.root = self._chains.root(whole.uuid, whole.parent_uuid)
+            self._hang(response, whole.uuid, whole.parent_uuid)
         if response.line == number:
             self._describe(response, message.model, whole.session_id, whole.is_sidechain)
             response.agent, response.version = whole.agent_id, whole.version
@@ -166,13 +167,23 @@ class Reader:
             found = self.responses[key] = Response(message_id, request_id, number)
         return found
 
+    def _hang(self, response: Response, uuid: str | None, parent: str | None) -> None:
+        """Place a line of a sidechain's response, which stays where its first line placed it."""
+        if response.root is None:
+            response.root = self._chains.root(uuid, parent)
+        else:
+            self._chains.join(uuid, response.root)
+
     def _describe(
         self, response: Response, model: str | None, session: str | None, sidechain: bool | None
     ) -> None:
         response.model, response.session = model, session
         response.sidechain = bool(sidechain)
-        if not self.timing:
-            return
+        if self.timing:
+            self._place(response)
+
+    def _place(self, response: Response) -> None:
+        """Say of a new response what it answers and what stands before it."""
         if self._waiting or self._user_line is not None:
             self._settle_waiting()
         response.user_at = self._user_at.get(response.root)
@@ -188,12 +199,9 @@ class Reader:
                 root = self._chains.root(waiting.uuid, waiting.parent_uuid)
             self._user_at[root] = waiting.timestamp
         self._waiting.clear()
-        if self._user_line is not None:
-            data, start, end = self._user_line
-            stamp = last_stamp(data, start, end)
-            if stamp is None:
-                plain = plain_line(data[start:end])
-                stamp = plain.timestamp if plain is not None else None
+        waiting_line = self._user_line
+        if waiting_line is not None:
+            stamp = waiting_line if isinstance(waiting_line, str) else _time_of(*waiting_line)
             self._user_at[None] = later(stamp, self._user_at.get(None))
             self._user_line = None
 
@@ -255,3 +263,12 @@ class Reader:
         if output > response.output:
             response.output = output
             response.wire, response.raw_usage = None, raw
+
+
+def _time_of(data: Bytes, start: int, end: int) -> str | None:
+    """Find the time of a line, however it is built."""
+    stamp = last_stamp(data, start, end)
+    if stamp is not None:
+        return stamp
+    plain = plain_line(data[start:end])
+    return plain.timestamp if plain is not None else None

@@ -12,8 +12,6 @@ file at hand.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from cacheaudit.ingest.claude_parts import BAD, STAMP, Bytes
@@ -34,7 +32,6 @@ from cacheaudit.ingest.claude_wire import (
     decode_plain,
     decode_tail,
 )
-from cacheaudit.ingest.lines import line_chunks
 from cacheaudit.model.ports import ProblemSink
 
 _TAIL = 1_200
@@ -50,7 +47,7 @@ _SPREAD = 64
 # Kinds of lines that hold no response of their own.
 _ASIDE = ("progress", "system")
 _NEVER_ANSWERS = tuple(f'"type":"{kind}"'.encode() for kind in _ASIDE)
-_NEVER = b"\0"
+NEVER = b"\0"
 _CLOSING = b"}\r \t\0"
 
 
@@ -90,9 +87,14 @@ class Scan(Reader):
                 self._any_line(data, start, end, number)
             start = end + 1
         self.lines = number
-        if self._user_line is not None:
-            d, low, high = self._user_line
-            self._user_line = d[low:high], 0, high - low
+        self._keep_user_line()
+
+    def _keep_user_line(self) -> None:
+        """Copy the user line that waits, since the buffer is filled anew."""
+        waiting = self._user_line
+        if isinstance(waiting, tuple):
+            data, low, high = waiting
+            self._user_line = data[low:high], 0, high - low
 
     def _any_line(self, data: Bytes, start: int, end: int, number: int) -> None:
         """Take a line of which nothing is known."""
@@ -260,7 +262,7 @@ class Scan(Reader):
             return
         response = self._response(message.id, framed.request_id, number)
         if framed.is_sidechain:
-            response.root = self._chains.root(framed.uuid, framed.parent_uuid)
+            self._hang(response, framed.uuid, framed.parent_uuid)
         if response.line == number:
             self._describe(response, message.model, framed.session_id, framed.is_sidechain)
             response.agent, response.version = framed.agent_id, framed.version
@@ -311,30 +313,6 @@ class Scan(Reader):
             return
         if response.root is not None:
             # Every line of a sidechain is looked at, since the next one names it as its parent.
-            response.known_tail = _NEVER
+            response.known_tail = NEVER
             return
         response.known_tail = data[at : behind + 14 + len(tail.request_id)]
-
-
-def scan(
-    path: Path,
-    problems: ProblemSink,
-    *,
-    timing: bool = True,
-    start: int = 0,
-    first_line: int = 1,
-) -> Scan:
-    """Scan one transcript; what cannot be read is counted and the rest is read.
-
-    ``start`` is the byte offset of the beginning of line ``first_line``.
-    """
-    state = Scan(str(path), problems, timing=timing)
-    state.lines = first_line - 1
-    try:
-        for data, low, stop in line_chunks(path, problems, start):
-            state.feed(data, low, stop)
-    except FileNotFoundError:
-        problems("vanished_file", str(path))
-    except OSError as error:
-        problems("unreadable_file", str(path), error.strerror or str(error))
-    return state

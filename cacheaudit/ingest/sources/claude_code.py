@@ -20,7 +20,8 @@ from cacheaudit.dialects.detect import normalise
 from cacheaudit.dialects.diagnostics import anthropic_reason
 from cacheaudit.dialects.reading import LARGEST
 from cacheaudit.ingest.claude_response import Response
-from cacheaudit.ingest.claude_scan import Scan, scan
+from cacheaudit.ingest.claude_runs import scan
+from cacheaudit.ingest.claude_scan import Scan
 from cacheaudit.ingest.claude_wire import WireUsage
 from cacheaudit.ingest.lines import line_before
 from cacheaudit.ingest.records import UsageRecord

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.sources.claude_code import SOURCE
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 TOTALS = {
     "uncached_input": lambda u: u.uncached_input,
     "cache_read": lambda u: u.cache_read,

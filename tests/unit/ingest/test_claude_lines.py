@@ -14,6 +14,8 @@ from cacheaudit.ingest.problems import Problems
 from cacheaudit.ingest.sources.claude_code import SOURCE
 from cacheaudit.store import open_store
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 _USER = b'{"type":"user","message":{"role":"user","content":"go"},"timestamp":"2026-11-01"}'
 
 
