@@ -11,7 +11,7 @@ SESSION ?= fixtures/sessions/demo.session.jsonl
 REPORT ?= cacheaudit-report.html
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --constraint tests/constraints.txt
 LIBRARY := cacheaudit/ingest/_lines.abi3.so
-SCANNER := $(wildcard cacheaudit/ingest/_lines.c) cacheaudit/ingest/_build_hook.py
+SCANNER := $(wildcard cacheaudit/ingest/*.[ch]) cacheaudit/ingest/_build_hook.py
 WORKERS ?= 2
 
 .PHONY: audit test fuzz check bench corpus services clean

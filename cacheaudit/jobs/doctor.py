@@ -115,7 +115,7 @@ def scanner_check(folder: Path, load: Callable[[], object]) -> Check:
         folder: Where the scanner is, and in a checkout its source.
         load: Imports it.
     """
-    library, source = folder / "_lines.abi3.so", folder / "_lines.c"
+    library = folder / "_lines.abi3.so"
     try:
         load()
     except ImportError as error:
@@ -124,7 +124,8 @@ def scanner_check(folder: Path, load: Callable[[], object]) -> Check:
         if ".abi3.so" not in EXTENSION_SUFFIXES:
             return _scanner("info", f"not for this Python; {_SLOWER}")
         return _scanner("missing", f"not built; {_SLOWER}", f"Install {_COMPILER}; then {_AGAIN}")
-    if source.exists() and library.exists() and source.stat().st_mtime > library.stat().st_mtime:
+    changed = max((path.stat().st_mtime for path in folder.glob("*.[ch]")), default=0.0)
+    if library.exists() and changed > library.stat().st_mtime:
         return _scanner("info", "in use, but older than its source", _AGAIN)
     return _scanner("ok", "in use")
 

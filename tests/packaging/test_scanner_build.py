@@ -99,7 +99,7 @@ def test_without_a_scanner_the_wheel_is_pure_and_the_build_says_why(
     wheel = only_wheel(tmp_path)
     assert wheel.name.endswith("-py3-none-any.whl")
     assert tags(wheel) == ("true", ["py3-none-any"])
-    assert not [name for name in inside(wheel) if name.endswith((".so", ".c"))]
+    assert not [name for name in inside(wheel) if name.endswith((".so", ".c", ".h"))]
     assert requirements(wheel) == requirements(wheels["cacheaudit"])
     (line,) = (line for line in said.splitlines() if "scanner" in line)
     assert why in line
@@ -145,8 +145,8 @@ def test_wheels_with_and_without_it_say_the_same(
 def test_the_source_distribution_holds_what_a_build_needs(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    folder = "cacheaudit/ingest"
-    assert held >= {SOURCE, f"{folder}/_lines.pyi", f"{folder}/_build_hook.py", "pyproject.toml"}
+    files = ("_lines.c", "_json.h", "_lines.pyi", "_build_hook.py")
+    assert held >= {f"cacheaudit/ingest/{name}" for name in files} | {"pyproject.toml"}
     assert not [name for name in held if name.endswith(".so")]
 
 

@@ -33,7 +33,11 @@ HEAVY = (
     "local_backend",
     "cacheaudit.ingest",
 )
-BUILD_ONLY = {"cacheaudit/ingest/_build_hook.py", "cacheaudit/ingest/_lines.c"}
+BUILD_ONLY = {
+    "cacheaudit/ingest/_build_hook.py",
+    "cacheaudit/ingest/_json.h",
+    "cacheaudit/ingest/_lines.c",
+}
 
 
 def names(wheel: Path) -> set[str]:
