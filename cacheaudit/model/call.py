@@ -83,7 +83,7 @@ class CallError(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     message: str | None = None
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One attempt to get a response from a model.
 
     Attributes:

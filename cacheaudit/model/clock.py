@@ -7,8 +7,13 @@ import time
 from functools import lru_cache
 from typing import Final, Protocol
 
-_HOUR_MS: Final = 3_600_000
+_HOUR_US: Final = 3_600_000_000
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+_DIGITS: Final = "0123456789"
+_SIXTY: Final = [tens + ones for tens in _DIGITS[:6] for ones in _DIGITS]
+_SECONDS: Final = [f"{minute}:{second}." for minute in _SIXTY for second in _SIXTY]
+_THOUSANDTHS: Final = [f"{a}{b}{c}Z" for a in _DIGITS for b in _DIGITS for c in _DIGITS]
 
 # Years 1653 to 2286. Whatever lies beyond is damage, and would not fit a calendar.
 LATEST = 1e10
@@ -48,10 +53,11 @@ class FixedClock:
 def iso(at: float) -> str:
     """Write a time as RFC 3339 in UTC with milliseconds, ending in ``Z``."""
     # As datetime does it: microseconds to nearest even, then cut to milliseconds.
-    hour, rest = divmod(round(at * 1e6) // 1_000, _HOUR_MS)
-    minute, rest = divmod(rest, 60_000)
-    digits = str(10_000_000 + minute * 100_000 + rest)
-    return f"{_hour_text(hour)}{digits[1:3]}:{digits[3:5]}.{digits[5:]}Z"
+    hour, rest = divmod(round(at * 1e6), _HOUR_US)
+    thousandths = rest // 1_000
+    # Looked up: to write numbers with leading zeros takes three times as long.
+    second = thousandths // 1_000
+    return _hour_text(hour) + _SECONDS[second] + _THOUSANDTHS[thousandths - second * 1_000]
 
 
 @lru_cache(maxsize=1024)
@@ -78,7 +84,7 @@ def parse_time(value: object) -> float | None:
         which anything was recorded.
     """
     if isinstance(value, str):
-        return moment(_seconds_of(value))
+        return parse_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             number = float(value)
@@ -96,21 +102,23 @@ def moment(at: float | None) -> float | None:
     return at if at is not None and -LATEST <= at <= LATEST else None
 
 
-def _seconds_of(text: str) -> float | None:
+def parse_text(text: str) -> float | None:
+    """Read a time written as text, as :func:`parse_time` does."""
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
         return _unusual(text)
     if found.tzinfo is None:
         found = found.replace(tzinfo=dt.UTC)
-    return found.timestamp()
+    at = found.timestamp()
+    return at if -LATEST <= at <= LATEST else None
 
 
 def _unusual(text: str) -> float | None:
     """Read a number written as text, or a time with its zone spelled out (``… +0000 UTC``)."""
     stripped = text.strip()
     if stripped.endswith((" UTC", " GMT")):
-        return _seconds_of(stripped[:-4].rstrip())
+        return parse_text(stripped[:-4].rstrip())
     try:
         return parse_time(float(stripped))
     except ValueError:

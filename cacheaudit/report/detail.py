@@ -19,7 +19,8 @@ from cacheaudit.model.tokens import estimate
 from cacheaudit.model.usage import Usage
 from cacheaudit.report.result import Strip, ToolUse
 
-_SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
+# Lifetimes, the shortest first.
+_SECONDS = (("5m", 300), ("30m", 1_800), ("1h", 3_600), ("12h", 43_200))
 _USES = frozenset({"tool_use", "function_call", "tool_call", "server_tool_use", "mcp_tool_use"})
 
 
@@ -69,20 +70,14 @@ class Lives:
 
         ``split`` is what :func:`writes` says of the call, where that was asked already.
         """
-        usage = call.usage
         if split is None:
-            split = writes(usage) or {}
+            split = writes(call.usage) or {}
         key = (call.session, call.lane)
-        shortest: int | None = None
-        if split:
-            for ttl in split:
-                seconds = _SECONDS.get(ttl)
-                if seconds is not None:
-                    shortest = seconds if shortest is None or seconds < shortest else shortest
-            if shortest is not None:
-                self._lanes[key] = shortest
-                return shortest
-        elif usage is None or not usage.cache_read:
+        for ttl, seconds in _SECONDS:
+            if ttl in split:
+                self._lanes[key] = seconds
+                return seconds
+        if not split and (call.usage is None or not call.usage.cache_read):
             return None
         return self._lanes.get(key)
 

@@ -67,7 +67,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     cost: CostTotal
 
 
-class Predicted(msgspec.Struct, frozen=True):
+class Predicted(msgspec.Struct, frozen=True, gc=False):
     """What the provider's rules say a call should have read and written.
 
     ``why`` says why it should not have read more, in a word: ``expired``, ``below_minimum`` …
@@ -115,7 +115,7 @@ class Strip(msgspec.Struct, frozen=True, kw_only=True):
     scaled: bool = False
 
 
-class CallRow(msgspec.Struct, frozen=True):
+class CallRow(msgspec.Struct, frozen=True, gc=False):
     """One call of the result.
 
     Attributes:

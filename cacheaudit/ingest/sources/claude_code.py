@@ -26,14 +26,13 @@ from cacheaudit.ingest.claude_wire import WireUsage
 from cacheaudit.ingest.lines import line_before
 from cacheaudit.ingest.records import UsageRecord
 from cacheaudit.model.call import Call, MissReason, Origin, Span
-from cacheaudit.model.clock import parse_time
+from cacheaudit.model.clock import parse_text
 from cacheaudit.model.money import decimal
 from cacheaudit.model.ports import Capabilities, Head, ProblemSink
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage
 
 # A response that was logged before it was complete carries the count of its first event.
 _OVERLAP: Final = 1 << 20
-_STAMP_LENGTH: Final = 24
 _PLACEHOLDER_OUTPUT: Final = 8
 _PLACEHOLDER_SHARE: Final = 0.95
 _PLACEHOLDER_MIN: Final = 10
@@ -121,7 +120,7 @@ class ClaudeCode:
                 "anthropic" if _is_claude(response.model) else None,
                 _surface(response.message_id),
                 response.model,
-                _stamp(response.first_at),
+                None if response.first_at is None else parse_text(response.first_at),
                 usage,
                 place.project,
                 _cost(response.cost),
@@ -204,10 +203,10 @@ def _call(
             return None
     session, lane, purpose = place.of(response)
     first, last, user = response.first_at, response.last_at, response.user_at
-    begun = None if first is None else _stamp(first)
-    done = begun if last is first else _stamp(last)
+    begun = None if first is None else parse_text(first)
+    done = begun if last is first else None if last is None else parse_text(last)
     before = ended.get(lane)
-    span = _start_span(None if user is None else _stamp(user), before, begun)
+    span = _start_span(None if user is None else parse_text(user), before, begun)
     if done is not None and (before is None or done > before):
         ended[lane] = done
     model, message, request = response.model, response.message_id, response.request_id
@@ -336,30 +335,6 @@ def _is_qwen(line: Mapping[str, Any]) -> bool:
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("usage"), dict) and "model" in value
-
-
-def _stamp(text: str | None) -> float | None:
-    """Read ``2026-02-13T01:43:49.531Z``; anything else goes to the general reader.
-
-    Whole milliseconds are divided once, so the result is the very float of the general reader.
-    """
-    if text is None:
-        return None
-    if len(text) != _STAMP_LENGTH or text[23] != "Z" or text[19] != ".":
-        return parse_time(text)
-    digits = text[17:19] + text[20:23]
-    minute = _minute(text[:17])
-    if minute is None or not (digits.isascii() and digits.isdecimal()):
-        return parse_time(text)
-    rest = int(digits)
-    return (minute + rest) / 1_000 if rest < 60_000 else parse_time(text)
-
-
-@lru_cache(maxsize=1024)
-def _minute(text: str) -> int | None:
-    """Milliseconds since the epoch at the beginning of a minute such as ``2026-02-13T01:43:``."""
-    seconds = parse_time(f"{text}00Z")
-    return None if seconds is None else int(seconds) * 1_000
 
 
 def _reason(raw: bytes | None) -> MissReason | None:
