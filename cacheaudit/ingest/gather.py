@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.order import in_order
+
+if TYPE_CHECKING:
+    import sqlite3
 
 IN_MEMORY = 20_000
 _encoder = msgspec.msgpack.Encoder()
@@ -57,6 +60,8 @@ def _session(session: str, calls: list[Call], source: str, project: str | None) 
 
 
 def _open() -> sqlite3.Connection:
+    import sqlite3  # few groups of files are that large
+
     disk = sqlite3.connect("")
     disk.execute("PRAGMA cache_size = -16384")
     disk.execute("CREATE TABLE waiting (session INTEGER, call BLOB)")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
 
 IN_MEMORY = 250_000
 
@@ -54,6 +57,8 @@ class SeenKeys:
 
     def _spill(self, rows: Iterable[tuple[int, int]]) -> None:
         if self._disk is None:
+            import sqlite3  # few histories are that long
+
             # An empty name is SQLite's private file, removed with the connection.
             self._disk = sqlite3.connect("")
             self._disk.execute("PRAGMA cache_size = -16384")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cacheaudit.diagnose.rule import Rule, all_rules
 from cacheaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from cacheaudit.diagnose.rule import Rule
 
 _ALL: Final = "all"
 _NONE: Final = "none"
@@ -42,6 +44,8 @@ class Selection(msgspec.Struct, frozen=True):
         Raises:
             UsageError: A word names no rule.
         """
+        from cacheaudit.diagnose.rule import all_rules  # totals never ask for a rule
+
         every = all_rules()
         chosen = _named(self.select, every) if self.select else {rule.id for rule in every}
         chosen -= _named(self.ignore, every)

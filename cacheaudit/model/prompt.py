@@ -7,10 +7,13 @@ no digest; the digests are the same in every process.
 
 from __future__ import annotations
 
-import hashlib
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    import hashlib
 
 Level = Literal["tools", "system", "messages"]
 TokenOrigin = Literal["recorded", "counted", "estimated"]
@@ -131,9 +134,17 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         return sum(block.size for block in self.blocks)
 
 
+@cache
+def _hasher() -> type[hashlib.blake2b]:
+    """BLAKE2b, loaded with the first digest: most recorded sessions carry no bodies."""
+    import hashlib
+
+    return hashlib.blake2b
+
+
 def digest(data: bytes) -> bytes:
     """Identify canonical bytes: 16 bytes of BLAKE2b."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+    return _hasher()(data, digest_size=DIGEST_BYTES).digest()
 
 
 def chain(
@@ -161,7 +172,7 @@ def chain(
     state = digests[-1] if digests else b"\0" * DIGEST_BYTES
     level = blocks[shared - 1].level if shared else None
     seeds = _level_seeds(level_order, parameters)
-    blake2b = hashlib.blake2b
+    blake2b = _hasher()
     for block in blocks[shared:]:
         if block.level != level:
             state = _enter(state, level_order, level, block.level, seeds)

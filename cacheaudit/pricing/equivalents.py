@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -169,7 +169,7 @@ def default_multipliers(provider: str | None, dialect: str = "") -> Multipliers 
 @cache
 def _defaults() -> Mapping[str, Multipliers]:
     where = "default multipliers"
-    file = resources.files(__package__).joinpath("data", "_defaults.toml")
+    file = Path(__file__).with_name("data") / "_defaults.toml"
     raw = parse_toml(file.read_text("utf-8"), where)
     return {
         name: Multipliers(

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +31,7 @@ WRITE_UNITS: Final = {
 }
 UNITS: Final = ("uncached", "read", *WRITE_UNITS, "output", "web_search")
 DAY: Final = 86_400
+_DATA: Final = Path(__file__).with_name("data")
 _EPOCH: Final = dt.date(1970, 1, 1)
 
 
@@ -248,7 +249,7 @@ def load_builtin(name: str) -> Table | None:
     """Read the table that comes with the package; ``None`` where there is none."""
     if name not in builtin_names():
         return None
-    file = resources.files(__package__).joinpath("data", f"{name}.toml")
+    file = _DATA / f"{name}.toml"
     text = file.read_text("utf-8")
     return Table(parse_toml(text, f"prices of {name}"), f"prices of {name}")
 
@@ -256,11 +257,10 @@ def load_builtin(name: str) -> Table | None:
 @cache
 def builtin_names() -> tuple[str, ...]:
     """Names of the tables that come with the package."""
-    folder = resources.files(__package__).joinpath("data")
     return tuple(
         sorted(
             entry.name.removesuffix(".toml")
-            for entry in folder.iterdir()
+            for entry in _DATA.iterdir()
             if entry.name.endswith(".toml") and not entry.name.startswith("_")
         )
     )
@@ -268,6 +268,6 @@ def builtin_names() -> tuple[str, ...]:
 
 def builtin_as_of() -> dt.date:
     """Newest day on which any built-in table was checked, without reading them all."""
-    file = resources.files(__package__).joinpath("data", "_index.toml")
+    file = _DATA / "_index.toml"
     day = parse_toml(file.read_text("utf-8"), "price index")["as_of"]
     return day if isinstance(day, dt.date) else dt.date.min

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -28,6 +28,7 @@ RULES_VERSION: Final = "2026-11-30"
 
 Confidence = Literal["high", "medium", "low"]
 _SCHEMA: Final = 1
+_DATA: Final = Path(__file__).with_name("data")
 _EPOCH: Final = dt.date(1970, 1, 1)
 _DAY: Final = 86_400
 # Platforms that carry other firms' models: the model says whose rules hold.
@@ -274,7 +275,7 @@ def _days(facts: tuple[Fact, ...]) -> Iterator[dt.date]:
 @cache
 def _files() -> dict[str, tuple[dict[str, str], dt.date, tuple[Fact, ...]]]:
     found: dict[str, tuple[dict[str, str], dt.date, tuple[Fact, ...]]] = {}
-    for file in resources.files(__package__).joinpath("data").iterdir():
+    for file in _DATA.iterdir():
         if file.name.endswith(".toml"):
             name, content = _parse(file.read_text("utf-8"), file.name)
             found[name] = content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from importlib import resources
+from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
@@ -33,7 +33,7 @@ def comparison_html(result: CompareResult) -> str:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("cacheaudit.report") / "assets" / name).read_text(encoding="utf-8")
+    return (Path(__file__).with_name("assets") / name).read_text(encoding="utf-8")
 
 
 def _plot(row: OutcomeRow) -> str:

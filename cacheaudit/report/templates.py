@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from decimal import Decimal
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -53,7 +53,7 @@ def render(name: str, data: str, **values: Any) -> str:
 
 def asset(name: str) -> str:
     """Read a file of ``assets``."""
-    return (resources.files("cacheaudit.report") / "assets" / name).read_text(encoding="utf-8")
+    return (Path(__file__).with_name("assets") / name).read_text(encoding="utf-8")
 
 
 def _hash(script: str) -> str:

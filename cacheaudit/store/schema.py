@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
@@ -61,7 +61,7 @@ def config() -> Config:
     from alembic.config import Config
 
     settings = Config()
-    folder = resources.files("cacheaudit.store") / "migrations"
+    folder = Path(__file__).with_name("migrations")
     settings.set_main_option("script_location", str(folder).replace("%", "%%"))
     settings.set_main_option("path_separator", "os")
     return settings
