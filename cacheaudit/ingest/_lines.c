@@ -13,7 +13,10 @@
 
 #include "_json.h"
 
-enum { TAIL = 1500, STAMP = 24, UNIQUE = 36 };
+/* How much of a line is searched for where it goes on behind its content, and how long its front
+   may be, up to the message of a user line and up to the content of a response. The reader in
+   Python has the same limits, since what lies between is not looked at. */
+enum { TAIL = 1500, USER_FRONT = 600, FRONT = 1500, STAMP = 24, UNIQUE = 36 };
 
 /* What the fields that matter are called, and what they may be. */
 typedef enum {
@@ -43,7 +46,7 @@ static const Name USAGE_NAMES[] = {{WORD("output_tokens"), OUTPUT}, {{NULL, 0}, 
 static const Piece MESSAGE = WORD("message"), CONTENT = WORD("content"), TOKENS = WORD("usage"),
                    COMPACTION = WORD("compact_boundary"), SYNTHETIC = WORD("<synthetic>"),
                    BY_USER = WORD("user"), ASSISTANT = WORD("assistant"), SYSTEM = WORD("system"),
-                   BEHIND = WORD(",\"stop_reason\":"), FROM_USER = WORD("{\"role\":\"user\""),
+                   BEHIND = WORD("],\"stop_reason\":"), FROM_USER = WORD("{\"role\":\"user\""),
                    PARENTED = WORD("{\"parentUuid\":\""), STAMPED = WORD("\"timestamp\":\""),
                    NAMED = WORD(",\"uuid\":\""), NEVER = {NULL, 0};
 
@@ -111,28 +114,29 @@ static int take_field(Line *line, const Name *names, Piece name, Kind kind, Piec
     return 1;
 }
 
-/* Where the end of a message begins, behind its content; NULL where that is not plain. */
+/* Where the end of a message begins, behind the list that its content is; NULL where that is not
+   plain. */
 static const byte *behind_content(const byte *content, const byte *end)
 {
-    if (end - content < BEHIND.size)
+    if (end - content <= BEHIND.size || *content != '[')
         return NULL;
     const byte *low = end - content > TAIL ? end - TAIL : content, *p = end - BEHIND.size;
 #ifdef __SSE2__
-    const __m128i comma = _mm_set1_epi8(','), s = _mm_set1_epi8('s');
+    const __m128i bracket = _mm_set1_epi8(']'), s = _mm_set1_epi8('s');
     for (; p - low >= 16; p -= 16) { /* 16 places at a time, from the end */
         __m128i first = _mm_loadu_si128((const __m128i *)(const void *)(p - 15));
-        __m128i third = _mm_loadu_si128((const __m128i *)(const void *)(p - 13));
-        __m128i both = _mm_and_si128(_mm_cmpeq_epi8(first, comma), _mm_cmpeq_epi8(third, s));
+        __m128i fourth = _mm_loadu_si128((const __m128i *)(const void *)(p - 12));
+        __m128i both = _mm_and_si128(_mm_cmpeq_epi8(first, bracket), _mm_cmpeq_epi8(fourth, s));
         if (_mm_movemask_epi8(both) == 0)
             continue;
         for (const byte *q = p; q > p - 16; q--)
             if (word(q, end, BEHIND) != NULL)
-                return q + 1;
+                return q + 2;
     }
 #endif
     for (; p > low; p--)
         if (word(p, end, BEHIND) != NULL)
-            return p + 1;
+            return p + 2;
     return NULL;
 }
 
@@ -186,7 +190,7 @@ static Sort read_user(const byte *p, const byte *end, Line *line)
         return USER;
     at = word(end - stamped - named, end, NAMED);
     if (at == NULL || !plain(uuid) || uuid.at[UNIQUE] != '"' || uuid.at[UNIQUE + 1] != ',' ||
-        line->seen & 1u << UUID || !same(line->field[TYPE], BY_USER))
+        line->seen & 1u << UUID || !(line->seen & 1u << PARENT) || !same(line->field[TYPE], BY_USER))
         return UNUSUAL;
     line->field[UUID] = uuid;
     return SIDE_USER;
@@ -202,9 +206,11 @@ typedef struct {
 /* Reads a line's front that is as the ones before; returns the content, for a user line the end. */
 static const byte *known_front(const byte *p, const byte *end, const Fronts *fronts, Line *line)
 {
+    if (end - p <= PARENTED.size + UNIQUE || word(p, end, PARENTED) == NULL)
+        return NULL;
     Piece parent = {p + PARENTED.size, UNIQUE}, id = fronts->line.field[ID];
     const byte *front = parent.at + UNIQUE;
-    if (end - p <= PARENTED.size + UNIQUE || word(p, end, PARENTED) == NULL || !plain(parent))
+    if (!plain(parent))
         return NULL;
     if (fronts->user.at != NULL && word(front, end, fronts->user) != NULL) {
         line->side = 0;
@@ -258,7 +264,7 @@ static Sort read_other(const byte *p, const byte *end, Line *line)
 static Sort read_response(const byte *content, const byte *end, Line *line)
 {
     int stopped;
-    const byte *p = behind_content(content, end);
+    const byte *p = line->seen & 1u << USAGE ? NULL : behind_content(content, end);
     if (p != NULL)
         p = fields(p, end, line, MESSAGE_NAMES, NEVER, &stopped);
     if (p != NULL && p < end && *p == ',')
@@ -266,7 +272,7 @@ static Sort read_response(const byte *content, const byte *end, Line *line)
     else if (p == NULL || p >= end || *p++ != '}')
         return UNUSUAL;
     if (p != end || !same(line->field[TYPE], ASSISTANT) || line->field[ID].at == NULL ||
-        line->field[USAGE].at == NULL || !(line->seen & 1u << OUTPUT) ||
+        line->field[ID].size == 0 || !(line->seen & 1u << OUTPUT) ||
         line->field[TIME].at == NULL)
         return UNUSUAL;
     Piece model = line->field[MODEL];
@@ -290,15 +296,19 @@ static Sort read_line(const byte *p, const byte *end, Line *line, Fronts *fronts
         return UNUSUAL;
     if (!stopped)
         return read_other(p, end, line);
+    if (p - first > FRONT || memchr(first + 1, '{', (size_t)(p - first - 1)) != NULL)
+        return UNUSUAL;
     const byte *role = word(p, end, FROM_USER);
     if (role != NULL) {
+        if (p - first >= USER_FRONT || !(line->seen & 1u << SIDE))
+            return UNUSUAL;
         learn(fronts, first, role, line, 1);
         return read_user(first, end, line);
     }
     if (p >= end || *p != '{')
         return UNUSUAL;
     p = fields(p + 1, end, line, MESSAGE_NAMES, CONTENT, &stopped);
-    if (p == NULL || !stopped)
+    if (p == NULL || !stopped || p - first > FRONT)
         return UNUSUAL;
     learn(fronts, first, p, line, 0);
     return read_response(p, end, line);

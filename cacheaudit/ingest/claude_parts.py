@@ -28,11 +28,6 @@ def either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]
     return None, raw if isinstance(raw, dict) else None
 
 
-def text(value: Any) -> str | None:
-    """Return a value that is a text."""
-    return value if isinstance(value, str) else None
-
-
 def last_stamp(data: Bytes, start: int, end: int) -> str | None:
     """Find a line's own time near its end without decoding it.
 
@@ -64,14 +59,16 @@ def plain_line(line: Bytes) -> PlainLine | None:
         return None
 
 
-def usage_object(data: Bytes | msgspec.Raw, at: int) -> dict[str, Any] | None:
-    """Decode the usage object that begins at ``at`` (``"usage":{…``), or is ``data`` itself."""
+def usage_object(data: Bytes | msgspec.Raw, at: int, end: int) -> dict[str, Any] | None:
+    """Decode the usage object of a message whose line goes on from ``at`` to ``end``.
+
+    ``data`` can be that object itself.
+    """
     if isinstance(data, msgspec.Raw):
         value = decode_any(data)
         return value if isinstance(value, dict) else None
-    end = data.find(b"\n", at)
     try:
-        value = decode_any(b'{"message":{' + data[at : end if end >= 0 else len(data)])
+        value = decode_any(b'{"message":{' + data[at:end])
     except BAD:
         return None
     usage = value["message"].get("usage") if isinstance(value, dict) else None

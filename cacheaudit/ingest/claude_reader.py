@@ -19,14 +19,16 @@ from cacheaudit.ingest.claude_parts import (
     last_stamp,
     later,
     plain_line,
-    text,
     usage_object,
 )
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_wire import (
     CompactMark,
     PlainLine,
+    WholeLine,
+    WholeMessage,
     WireUsage,
+    decode_odd,
     decode_system,
     decode_whole,
     is_one_pass,
@@ -54,7 +56,6 @@ class Reader:
         self.problems = problems
         self.timing = timing
         self.responses: dict[tuple[str, str | None], Response] = {}
-        self._waiting: list[PlainLine] = []
         # The newest user line since the last response: where it stands, or its time.
         self._user_line: tuple[Bytes, int, int] | str | None = None
         self._user_at: dict[str | None, str | None] = {}
@@ -68,7 +69,8 @@ class Reader:
         if not stripped:
             return
         try:
-            value = decode_any(stripped.removeprefix(codecs.BOM_UTF8))
+            sound = stripped.removeprefix(codecs.BOM_UTF8)
+            value = decode_any(sound)
         except RecursionError:
             self.problems("too_deep", where, "nested deeper than the decoder allows")
             return
@@ -77,6 +79,8 @@ class Reader:
         else:
             if not isinstance(value, dict):
                 self.problems("wrong_type", where, f"{type(value).__name__}, not an object")
+            elif len(sound) < len(line):
+                self._sound_line(sound, number)
             return
         better = mended(stripped)
         if better is None:
@@ -85,6 +89,13 @@ class Reader:
         self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
         if b'"usage"' in stripped:
             self._whole_line(better, number)
+
+    def _sound_line(self, line: bytes, number: int) -> None:
+        """Take an object that stood between a mark of the encoding, NULs or blanks."""
+        if b'"usage"' in line:
+            self._whole_line(line, number)
+        else:
+            self._await(line)
 
     def _whole_line(self, line: Bytes, number: int) -> None:
         """Decode a line whole: usage elsewhere than usual, or a broken line."""
@@ -100,10 +111,13 @@ class Reader:
         except BAD:
             self._broken(line, number)
             return
-        message = whole.message
-        if whole.type != "assistant" or message is None or not bytes(message.usage):
+        if whole.type != "assistant" or whole.message is None or not bytes(whole.message.usage):
             self._await(line)
-            return
+        else:
+            self._answer(whole, whole.message, where, number)
+
+    def _answer(self, whole: WholeLine, message: WholeMessage, where: str, number: int) -> None:
+        """Take a line of a response that was decoded whole."""
         if message.model == SYNTHETIC or bytes(message.usage) == b"null":
             return
         wire, raw = either(message.usage)
@@ -112,18 +126,22 @@ class Reader:
             return
         identity = message.id or whole.request_id or where
         response = self._response(identity, whole.request_id, number)
-        if whole.is_sidechain:
-            self._hang(response, whole.uuid, whole.parent_uuid)
         if response.line == number:
+            if whole.is_sidechain:
+                response.root = self._chains.root(whole.uuid, whole.parent_uuid)
             self._describe(response, message.model, whole.session_id, whole.is_sidechain)
             response.agent, response.version = whole.agent_id, whole.version
             response.first_at = whole.timestamp
+        elif response.root is not None:
+            self._chains.join(whole.uuid, response.root)
         if wire is not None:
-            self._take(response, wire, message.usage, 0)
+            self._take(response, wire, message.usage)
         else:
             self._take_raw(response, raw or {})
-        response.last_at = whole.timestamp
-        response.stop_reason = message.stop_reason or response.stop_reason
+        if whole.timestamp is not None:
+            response.last_at = whole.timestamp
+        if message.stop_reason is not None:
+            response.stop_reason = message.stop_reason
         response.diagnostics = bytes(message.diagnostics) or response.diagnostics
         response.cost = bytes(whole.cost) or response.cost
 
@@ -135,30 +153,12 @@ class Reader:
             self._broken(line, number)
             return
         if not isinstance(value, dict) or value.get("type") != "assistant":
+            self._await(line)
             return
         self.problems("wrong_type", where, detail)
-        message = value.get("message")
-        usage = message.get("usage") if isinstance(message, dict) else None
-        if not isinstance(message, dict) or not isinstance(usage, dict):
-            return
-        if message.get("model") == SYNTHETIC:
-            return
-        request = text(value.get("requestId"))
-        response = self._response(text(message.get("id")) or request or where, request, number)
-        if response.line == number:
-            self._describe(
-                response,
-                text(message.get("model")),
-                text(value.get("sessionId")),
-                value.get("isSidechain") is True,
-            )
-            response.agent, response.version = (
-                text(value.get("agentId")),
-                text(value.get("version")),
-            )
-            response.first_at = text(value.get("timestamp"))
-        response.last_at = text(value.get("timestamp"))
-        self._take_raw(response, usage)
+        whole = decode_odd(line)
+        if whole is not None and whole.message is not None:
+            self._answer(whole, whole.message, where, number)
 
     def _response(self, message_id: str, request_id: str | None, number: int) -> Response:
         key = (message_id, request_id)
@@ -166,13 +166,6 @@ class Reader:
         if found is None:
             found = self.responses[key] = Response(message_id, request_id, number)
         return found
-
-    def _hang(self, response: Response, uuid: str | None, parent: str | None) -> None:
-        """Place a line of a sidechain's response, which stays where its first line placed it."""
-        if response.root is None:
-            response.root = self._chains.root(uuid, parent)
-        else:
-            self._chains.join(uuid, response.root)
 
     def _describe(
         self, response: Response, model: str | None, session: str | None, sidechain: bool | None
@@ -184,36 +177,26 @@ class Reader:
 
     def _place(self, response: Response) -> None:
         """Say of a new response what it answers and what stands before it."""
-        if self._waiting or self._user_line is not None:
-            self._settle_waiting()
+        if self._user_line is not None:
+            self._settle_user_line()
         response.user_at = self._user_at.get(response.root)
         if self._boundaries and not response.sidechain:
             response.boundaries = tuple(self._boundaries)
             self._boundaries.clear()
 
-    def _settle_waiting(self) -> None:
+    def _settle_user_line(self) -> None:
         """Take the time of the newest user line since the last response."""
-        for waiting in self._waiting:
-            root = None
-            if waiting.is_sidechain:
-                root = self._chains.root(waiting.uuid, waiting.parent_uuid)
-            self._user_at[root] = waiting.timestamp
-        self._waiting.clear()
         waiting_line = self._user_line
         if waiting_line is not None:
             stamp = waiting_line if isinstance(waiting_line, str) else _time_of(*waiting_line)
             self._user_at[None] = later(stamp, self._user_at.get(None))
             self._user_line = None
 
-    def _await(self, line: Bytes, *, side: bool = False) -> None:
-        """Take a sound line that may be the one which the next response answers."""
+    def _await(self, line: Bytes) -> None:
+        """Take a line that is no response, if it is sound, for what it tells of time."""
         plain = plain_line(line) if self.timing else None
-        if plain is None:
-            return
-        if side:
-            self._side_line(plain)
-        elif plain.type == "user":
-            self._waiting.append(plain)
+        if plain is not None:
+            self._follow(plain, line)
 
     def _side_line(self, plain: PlainLine) -> None:
         """Follow a sidechain over a line of it."""
@@ -226,7 +209,7 @@ class Reader:
         if plain.is_sidechain:
             self._side_line(plain)
         elif plain.type == "user":
-            self._waiting.append(plain)
+            self._user_line = plain.timestamp
         elif plain.type == "system" and line.find(b"compact_boundary") >= 0:
             self._system_line(line)
 
@@ -243,15 +226,29 @@ class Reader:
         )
 
     def _take(
-        self, response: Response, wire: WireUsage, data: Bytes | msgspec.Raw, at: int
+        self,
+        response: Response,
+        wire: WireUsage,
+        data: Bytes | msgspec.Raw,
+        at: int = 0,
+        end: int = 0,
     ) -> None:
-        """Keep the copy with the highest output; equal ones change nothing."""
+        """Keep the copy with the highest output; equal ones change nothing.
+
+        Args:
+            response: What the usage is of.
+            wire: The usage, decoded.
+            data: The usage object itself, or a buffer in which its line goes on from ``at``, where
+                it is or where a field of its message stands before it, to ``end``.
+            at: See above.
+            end: See above.
+        """
         output = wire.output_tokens if wire.output_tokens is not None else 0
         if output <= response.output:
             return
         response.output = output
         if wire.iterations and not is_one_pass(wire):
-            raw = usage_object(data, at)
+            raw = usage_object(data, at, end)
             if raw is not None:
                 response.wire, response.raw_usage = None, raw
                 return

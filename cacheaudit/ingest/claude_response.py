@@ -20,8 +20,8 @@ class Response(msgspec.Struct, gc=False):
         output: That output; -1 before there is one.
         user_at: Time of the newest user line before it.
         boundaries: What was recorded between the response before and this one.
-        known_tail: What its last line said from the stop reason to the request id, or to its own
-            id: then ``far`` is how far before the end of a line of that length it begins.
+        known_tail: What its last line said from the stop reason to its own id.
+        far: How far before the end of a line that repeats it this begins; 0 where there is none.
     """
 
     message_id: str

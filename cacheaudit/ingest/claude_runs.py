@@ -18,7 +18,7 @@ import msgspec
 from cacheaudit._typing import override
 from cacheaudit.ingest.claude_parts import BAD, Bytes
 from cacheaudit.ingest.claude_response import Response
-from cacheaudit.ingest.claude_scan import NEVER, Scan
+from cacheaudit.ingest.claude_scan import Scan
 from cacheaudit.ingest.claude_wire import decode_usage
 from cacheaudit.ingest.lines import line_chunks
 from cacheaudit.model.ports import ProblemSink
@@ -120,16 +120,18 @@ class RunScan(Scan):
                 last_at,
                 stop_reason,
                 diagnostics,
-                NEVER,
             )
             if sidechain:
                 response.root = self._chains.root(uuid, parent)
             if self.timing:
                 self._place(response)
+        elif response.root is not None and not sidechain:
+            self._one_by_one(data, low, high, number)  # where each line stands was not handed over
+            return
         else:
             self._go_on(response, uuid, last_at, stop_reason, diagnostics)
         if wire.iterations:
-            self._take(response, wire, msgspec.Raw(usage), 0)
+            self._take(response, wire, msgspec.Raw(usage))
         elif (output := wire.output_tokens or 0) > response.output:
             response.output, response.wire, response.raw_usage = output, wire, None
 
@@ -155,7 +157,7 @@ class RunScan(Scan):
             response.stop_reason = stop_reason
         if diagnostics is not None:
             response.diagnostics = diagnostics
-        response.known_tail, response.far = NEVER, 0
+        response.far = 0
 
     def _one_by_one(self, data: Bytes, start: int, stop: int, number: int) -> None:
         """Take the lines of a run the long way; the first one is line ``number``."""

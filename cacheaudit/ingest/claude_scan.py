@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import msgspec
 
-from cacheaudit.ingest.claude_parts import BAD, STAMP, Bytes
+from cacheaudit.ingest.claude_parts import BAD, Bytes, plain_line
 from cacheaudit.ingest.claude_reader import SYNTHETIC, Reader
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_shape import (
     AHEAD,
-    FROM_STAMP,
     Shape,
+    ends_of_user,
     is_only_the_rest,
+    is_usual_end,
     repeated_end,
 )
 from cacheaudit.ingest.claude_wire import (
@@ -34,20 +35,23 @@ from cacheaudit.ingest.claude_wire import (
 )
 from cacheaudit.model.ports import ProblemSink
 
-_TAIL = 1_200
+# How much of a line is searched for where it goes on behind its content, for that, and for the
+# message. The compiled reader has the same limits: what they leave out is not looked at.
+_TAIL = 1_500
 _HEAD = 1_500
-_STOP_DISTANCE = 300
-# The first message object of a line says whose it is; inside a string its quotes were escaped.
+_FRONT = 600
+# The message of a line says whose it is; inside a string its quotes were escaped.
 _USER = b'"message":{"role":"user"'
 _SIDECHAIN = b'"isSidechain":true'
-_STOP_KEY = b'"stop_reason"'
-_STOP = b'"stop_reason":'
+_MAIN = b'"isSidechain":false'
+# Behind the list that a content is; what follows the bracket is looked at.
+_STOP = b'],"stop_reason":'
+_INTO = 2
 # How far the end of a response may begin from where the last one did, counted from the line's end.
 _SPREAD = 64
 # Kinds of lines that hold no response of their own.
 _ASIDE = ("progress", "system")
 _NEVER_ANSWERS = tuple(f'"type":"{kind}"'.encode() for kind in _ASIDE)
-NEVER = b"\0"
 _CLOSING = b"}\r \t\0"
 
 
@@ -98,19 +102,19 @@ class Scan(Reader):
 
     def _any_line(self, data: Bytes, start: int, end: int, number: int) -> None:
         """Take a line of which nothing is known."""
-        low = start + 600
+        low = start + _FRONT
         message = data.find(b'"message":{', start, low if low < end else end)  # noqa: FURB136 - hot
-        if data.startswith(_USER, message):
+        if data.startswith(_USER, message, end) and data.find(b"{", start + 1, message) < 0:
             if data[end - 1] not in _CLOSING:
                 self._broken(data[start:end], number)
                 return
             self._shape.learn_user(data, start, message, message + len(_USER))
             if not self.timing:
                 return
-            if data.find(_SIDECHAIN, start, message) >= 0:
-                self._await(data[start:end], side=True)
-            else:
+            if data.find(_MAIN, start, message) >= 0:
                 self._user_line = (data, start, end)
+            else:
+                self._side_user(data, start, message, end)
             return
         low = end - _TAIL
         at = data.rfind(b'"usage":{', low if low > start else start, end)  # noqa: FURB136 - hot
@@ -120,6 +124,15 @@ class Scan(Reader):
             self._whole_line(data[start:end], number)
         else:
             self._other_line(data[start:end], number)
+
+    def _side_user(self, data: Bytes, start: int, message: int, end: int) -> None:
+        """Take a user line that may be of a sidechain, from its ends alone where these say all."""
+        ends = ends_of_user(data, start, message, end)
+        plain = plain_line(ends) if ends is not None else None
+        if plain is not None and plain.is_sidechain and plain.type == "user":
+            self._side_line(plain)
+        else:
+            self._await(data[start:end])
 
     def _usual_answer(self, data: Bytes, start: int, end: int, number: int) -> bool:
         """Take a line of a response that begins as the last one learnt from.
@@ -146,8 +159,8 @@ class Scan(Reader):
         at = last - _SPREAD
         if at < begin:
             at = begin
-        stop = data.rfind(_STOP, at, last + _SPREAD)
-        if stop < 0:
+        stop = data.rfind(_STOP, at, last + _SPREAD) + _INTO
+        if stop < _INTO:
             return False
         if known is not None:
             return self._again(known, data, stop, end)
@@ -160,13 +173,10 @@ class Scan(Reader):
 
     def _repeated(self, known: Response, data: Bytes, end: int) -> bool:
         """Take the time of a line that repeats the end of the one before; all else is known."""
-        if not data.startswith(STAMP, end - FROM_STAMP):
+        if not is_usual_end(data, end):
             return False
         if self.timing:
-            stamp = data[end - 26 : end - 1]
-            if stamp.find(b'"') != 24:
-                return False
-            known.last_at = stamp[:24].decode(errors="replace")
+            known.last_at = data[end - 26 : end - 2].decode()
         return True
 
     def _first(self, data: Bytes, start: int, stop: int, end: int, number: int) -> Response | None:
@@ -183,8 +193,10 @@ class Scan(Reader):
             self._describe(response, shape.model, shape.session, sidechain=False)
             response.agent, response.version = shape.agent, shape.version
             response.first_at = framed.timestamp
+        elif response.root is not None:
+            self._chains.join(framed.uuid, response.root)
         self._finish(response, framed, data, stop, end)
-        if response.known_tail:
+        if framed.request_id:
             self._by_id[framed.message.id.encode()] = response
         return response
 
@@ -218,27 +230,11 @@ class Scan(Reader):
             self._follow(plain, line)
 
     def _usage_line(self, data: Bytes, start: int, end: int, at: int, number: int) -> None:
-        """Take a line with a usage object near its end; most repeat what is known."""
-        low = at - _STOP_DISTANCE
-        stop = data.rfind(_STOP, low if low > start else start, at)  # noqa: FURB136 - hot
-        here = data.find(b'"id":"', start, start + _HEAD) + 6
-        known = self._by_id.get(bytes(data[here : data.find(b'"', here, here + 90)]))
-        if known is None or stop < 0:
-            self._assistant(data, start, end, at if stop < 0 else stop, number)
-        elif (
-            data.startswith(known.known_tail, stop)
-            and (stamp := data.rfind(STAMP, stop + len(known.known_tail), end) + 13) > 12
-            and (behind := data.find(b'"', stamp, end)) >= 0
-        ):
-            if self.timing:
-                known.last_at = data[stamp:behind].decode(errors="replace")
-        elif not self._again(known, data, stop, end):
-            self._assistant(data, start, end, stop, number)
-
-    def _assistant(self, data: Bytes, start: int, end: int, at: int, number: int) -> None:
-        """Take a line whose usage object stands near its end."""
-        content = data.find(b'"content":', start, start + _HEAD)
-        if not 0 <= content < at:
+        """Take a line with a usage object near its end: its content is stepped over."""
+        low = end - _TAIL
+        at = data.rfind(_STOP, low if low > start else start, at) + _INTO  # noqa: FURB136 - hot
+        content = data.find(b'"content":[', start, start + _HEAD)
+        if at < _INTO or not 0 <= content < at:
             self._whole_line(data[start:end], number)
             return
         try:
@@ -251,24 +247,22 @@ class Scan(Reader):
             self._await(data[start:end])
             return
         message = framed.message
-        if message.model is None or (
-            message.stop_reason is None
-            and not data.startswith(_STOP, at)
-            and data.find(_STOP_KEY, content, at) >= 0
-        ):  # it stands behind the content, far before the usage
+        if not message.id or message.model is None:
             self._whole_line(data[start:end], number)
             return
         if message.model == SYNTHETIC:
             return
         response = self._response(message.id, framed.request_id, number)
-        if framed.is_sidechain:
-            self._hang(response, framed.uuid, framed.parent_uuid)
         if response.line == number:
+            if framed.is_sidechain:
+                response.root = self._chains.root(framed.uuid, framed.parent_uuid)
             self._describe(response, message.model, framed.session_id, framed.is_sidechain)
             response.agent, response.version = framed.agent_id, framed.version
             response.first_at = framed.timestamp
+        elif response.root is not None:
+            self._chains.join(framed.uuid, response.root)
         self._finish(response, framed, data, at, end)
-        if response.known_tail:
+        if framed.request_id:
             self._by_id[message.id.encode()] = response
             self._shape.learn_answer(data, start, content, framed)
             self._newest = None
@@ -293,7 +287,7 @@ class Scan(Reader):
     ) -> None:
         """Take what stands behind the content."""
         message = tail.message
-        self._take(response, message.usage, data, at)
+        self._take(response, message.usage, data, at, end)
         if tail.timestamp is not None:
             response.last_at = tail.timestamp
         if message.stop_reason is not None:
@@ -303,16 +297,8 @@ class Scan(Reader):
         if tail.cost is not NO_VALUE:
             response.cost = bytes(tail.cost)
         self._far = end - at
+        # Every line of a sidechain is looked at, since the next one names it as its parent.
         known_tail = repeated_end(data, at, end, tail) if response.root is None else None
+        response.far = 0
         if known_tail is not None:
             response.known_tail, response.far = known_tail, end - at
-            return
-        response.far = 0
-        behind = data.find(b'"requestId":"', at, end)
-        if behind < 0 or not tail.request_id:
-            return
-        if response.root is not None:
-            # Every line of a sidechain is looked at, since the next one names it as its parent.
-            response.known_tail = NEVER
-            return
-        response.known_tail = data[at : behind + 14 + len(tail.request_id)]

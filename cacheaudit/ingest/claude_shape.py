@@ -6,6 +6,7 @@ what would otherwise be searched for and decoded anew in each of them.
 
 from __future__ import annotations
 
+import string
 from typing import Final
 
 from cacheaudit.ingest.claude_parts import STAMP, Bytes
@@ -13,15 +14,21 @@ from cacheaudit.ingest.claude_wire import Framed, Tail
 
 _PARENT: Final = b'{"parentUuid":"'
 _UUID: Final = 36
+_QUOTE: Final = ord('"')
 # Where the id of the line before has ended; what stands from here on repeats from line to line.
 AHEAD: Final = len(_PARENT) + _UUID
 _MAIN: Final = b'","isSidechain":false,'
 _MESSAGE: Final = b'"message":{'
 _BEHIND: Final = b'","type":"assistant","uuid":"'
 _STAMP_LENGTH: Final = 24
-FROM_STAMP: Final = len(STAMP) + _STAMP_LENGTH + 2
-_FROM_UUID: Final = _UUID + 2 + FROM_STAMP
+_FROM_STAMP: Final = len(STAMP) + _STAMP_LENGTH + 2
+_FROM_UUID: Final = _UUID + 2 + _FROM_STAMP
 _FROM_TYPE: Final = _FROM_UUID + len(_BEHIND)
+_OWN: Final = b',"uuid":"'
+_CLOSED: Final = b'",'
+_FROM_OWN: Final = _FROM_UUID + len(_OWN)
+# What ids and times are written with.
+_PLAIN: Final = (string.ascii_letters + string.digits + "-:.").encode()
 # Of what follows the content: where one of these stands in front, the end does not say it all.
 _BELONGS_BEHIND: Final = (
     b'"type":"assistant"',
@@ -144,6 +151,36 @@ def repeated_end(data: Bytes, at: int, end: int, tail: Tail | Framed) -> Bytes |
     if not data.startswith(_BEHIND, end - _FROM_TYPE):
         return None
     return data[at : end - _FROM_UUID]
+
+
+def is_usual_end(data: Bytes, end: int) -> bool:
+    """Whether a line ends with its own id, up to the quote before it, and its time."""
+    at = end - _FROM_UUID
+    return (
+        data.startswith(_CLOSED + STAMP, end - _FROM_STAMP - len(_CLOSED))
+        and data[end - 2] == _QUOTE
+        and data[at:end].translate(None, _PLAIN) == b'",""""}'
+    )
+
+
+def ends_of_user(data: Bytes, start: int, message: int, end: int) -> Bytes | None:
+    """Return a user line without its message, where its id and its time are all that follows it.
+
+    Args:
+        data: The buffer.
+        start: Where the line begins in it.
+        message: Where its message begins.
+        end: Where it ends.
+
+    Returns:
+        ``None`` where what belongs in front may stand behind.
+    """
+    if not data.startswith(_OWN, end - _FROM_OWN) or not data.startswith(STAMP, end - _FROM_STAMP):
+        return None
+    front = data[start:message]
+    if b'"parentUuid":' not in front or b'"uuid":' in front:
+        return None
+    return front + data[end - _FROM_OWN + 1 : end]
 
 
 def _is_in_front(front: Bytes, framed: Framed) -> bool:

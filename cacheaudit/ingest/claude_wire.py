@@ -97,7 +97,6 @@ class WholeMessage(msgspec.Struct):
 
     id: str | None = None
     model: str | None = None
-    role: str | None = None
     stop_reason: str | None = None
     usage: msgspec.Raw = NO_VALUE
     diagnostics: msgspec.Raw = NO_VALUE
@@ -117,7 +116,6 @@ class WholeLine(msgspec.Struct, rename="camel"):
     uuid: str | None = None
     parent_uuid: str | None = None
     cost: msgspec.Raw = msgspec.field(default=NO_VALUE, name="costUSD")
-    is_api_error_message: bool | None = None
 
 
 class CompactMark(msgspec.Struct, rename="camel"):
@@ -153,6 +151,48 @@ decode_whole = msgspec.json.Decoder(WholeLine).decode
 decode_usage = msgspec.json.Decoder(WireUsage).decode
 decode_system = msgspec.json.Decoder(SystemLine).decode
 decode_plain = msgspec.json.Decoder(PlainLine).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def decode_odd(line: bytes | bytearray) -> WholeLine | None:
+    """Decode a line of a response in which a field has another type: that one is unknown.
+
+    Returns:
+        ``None`` where it has no message with a usage object.
+    """
+    try:
+        outer = _decode_fields(line)
+        inner = _decode_fields(outer.get("message", NO_VALUE))
+        _decode_fields(inner.get("usage", NO_VALUE))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    message = WholeMessage(
+        id=_text(inner, "id"),
+        model=_text(inner, "model"),
+        stop_reason=_text(inner, "stop_reason"),
+        usage=inner["usage"],
+        diagnostics=inner.get("diagnostics", NO_VALUE),
+    )
+    return WholeLine(
+        type=_text(outer, "type"),
+        message=message,
+        session_id=_text(outer, "sessionId"),
+        is_sidechain=bytes(outer.get("isSidechain", NO_VALUE)) == b"true",
+        agent_id=_text(outer, "agentId"),
+        version=_text(outer, "version"),
+        request_id=_text(outer, "requestId"),
+        timestamp=_text(outer, "timestamp"),
+        uuid=_text(outer, "uuid"),
+        parent_uuid=_text(outer, "parentUuid"),
+        cost=outer.get("costUSD", NO_VALUE),
+    )
+
+
+def _text(fields: dict[str, msgspec.Raw], name: str) -> str | None:
+    raw = bytes(fields.get(name, NO_VALUE))
+    value = _decode_any(raw) if raw.startswith(b'"') else None
+    return value if isinstance(value, str) else None
 
 
 def is_one_pass(wire: WireUsage) -> bool:
