@@ -221,11 +221,11 @@ static const byte *known_front(const byte *p, const byte *end, const Fronts *fro
     if (end - id.at <= id.size || !plain(id))
         return NULL;
     const byte *content = word(id.at + id.size, end, fronts->behind);
-    if (content != NULL) {
-        *line = fronts->line;
-        line->field[PARENT] = parent;
-        line->field[ID] = id;
-    }
+    if (content == NULL || content == end)
+        return NULL;
+    *line = fronts->line;
+    line->field[PARENT] = parent;
+    line->field[ID] = id;
     return content;
 }
 
@@ -419,7 +419,7 @@ static int take_lines(const byte *data, Py_ssize_t *start, Py_ssize_t size, Py_s
     Run run = {0};
     Texts texts = {0};
     Fronts fronts = {0};
-    Line line;
+    Line line = {0};
     int failed = 0;
     while (*start < size && !failed) {
         const byte *low = data + *start;
