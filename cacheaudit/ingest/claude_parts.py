@@ -63,13 +63,14 @@ def usage_object(data: Bytes | msgspec.Raw, at: int, end: int) -> dict[str, Any]
     """Decode the usage object of a message whose line goes on from ``at`` to ``end``.
 
     ``data`` can be that object itself.
+
+    Returns:
+        ``None`` where a field that is not looked at cannot be decoded.
     """
-    if isinstance(data, msgspec.Raw):
-        value = decode_any(data)
-        return value if isinstance(value, dict) else None
+    line = data if isinstance(data, msgspec.Raw) else b'{"message":{' + data[at:end]
     try:
-        value = decode_any(b'{"message":{' + data[at:end])
+        value = decode_any(line)
     except BAD:
         return None
-    usage = value["message"].get("usage") if isinstance(value, dict) else None
+    usage = value if line is data else value["message"].get("usage")
     return usage if isinstance(usage, dict) else None

@@ -23,6 +23,7 @@ from cacheaudit.ingest.claude_shape import (
     ends_of_user,
     is_only_the_rest,
     is_usual_end,
+    is_usual_front,
     repeated_end,
 )
 from cacheaudit.ingest.claude_wire import (
@@ -151,6 +152,8 @@ class Scan(Reader):
             if not data.startswith(shape.behind_id, high):
                 return False
             begin, known = high + len(shape.behind_id), self._by_id.get(bytes(data[low:high]))
+        if known is not None and not is_usual_front(data, start):
+            return False
         if known is not None and known.far:
             at = end - known.far
             if at >= begin and data.startswith(known.known_tail, at, end):

@@ -153,6 +153,12 @@ def repeated_end(data: Bytes, at: int, end: int, tail: Tail | Framed) -> Bytes |
     return data[at : end - _FROM_UUID]
 
 
+def is_usual_front(data: Bytes, start: int) -> bool:
+    """Whether a line begins with the id of another one, up to the quote behind it."""
+    front = data[start : start + AHEAD]
+    return front.startswith(_PARENT) and front.translate(None, _PLAIN) == b'{"""'
+
+
 def is_usual_end(data: Bytes, end: int) -> bool:
     """Whether a line ends with its own id, up to the quote before it, and its time."""
     at = end - _FROM_UUID

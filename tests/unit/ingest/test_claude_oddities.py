@@ -68,8 +68,9 @@ def test_both_ways_leave_the_same_of_whatever_lies_there(path: Path, seed: int) 
     for timing in (True, False):
         assert _seen(path, take_usual, timing=timing) == _seen(path, None, timing=timing)
     start = data.find(b"\n", len(data) // 2) + 1
-    begun = {"start": start, "first_line": data.count(b"\n", 0, start) + 1}
-    assert _seen(path, take_usual, **begun) == _seen(path, None, **begun)
+    first = data.count(b"\n", 0, start) + 1
+    begun = _seen(path, take_usual, start=start, first_line=first)
+    assert begun == _seen(path, None, start=start, first_line=first)
 
 
 @_WAYS
@@ -222,6 +223,19 @@ def test_passes_of_a_last_line_without_an_end_are_kept(path: Path, take: Taker |
 
 
 @_WAYS
+def test_passes_with_a_field_that_cannot_be_decoded_are_read(
+    path: Path, take: Taker | None
+) -> None:
+    passes = [{"type": "message", "input_tokens": 3, "output_tokens": 3}] * 2
+    usage = {"input_tokens": 3, "output_tokens": 7, "iterations": passes, "x": "MARK"}
+    row = _message(usual(1), usage=usage, id=None)
+    found = _read(path, take, as_lines([row]).replace(b"MARK", b"\xff"), usual(2))
+    assert [(r.message_id, r.output) for r in found] == [("req_1", 7), ("msg_2", 7)]
+    assert found[0].wire is not None
+    assert found[0].wire.iterations is not None
+
+
+@_WAYS
 def test_what_is_of_its_type_in_an_odd_line_is_used(path: Path, take: Taker | None) -> None:
     path.write_bytes(as_lines([_side(1, None, version=5)]))
     (found,), _, problems = _seen(path, take)
@@ -232,13 +246,16 @@ def test_what_is_of_its_type_in_an_odd_line_is_used(path: Path, take: Taker | No
 
 
 @_WAYS
-@pytest.mark.parametrize(("at", "byte"), [(-1, b"x"), (-50, b'"'), (-45, b"\xff"), (-10, b"\x1f")])
-def test_damage_in_a_repeated_end_is_counted(
+@pytest.mark.parametrize(
+    ("at", "byte"),
+    [(-1, b"x"), (-50, b'"'), (-45, b"\xff"), (-10, b"\x1f"), (30, b"\\"), (20, b'"')],
+)
+def test_damage_in_what_a_line_repeats_is_counted(
     path: Path, take: Taker | None, at: int, byte: bytes
 ) -> None:
     line = bytearray(as_lines([usual(1)]))
     good = bytes(line)
-    line[at : len(line) + at + 1] = byte
+    line[at] = byte[0]
     path.write_bytes(b"\n".join([good, good, bytes(line), good]))
     (found,), lines, problems = _seen(path, take)
     assert (found.output, lines) == (7, 4)
