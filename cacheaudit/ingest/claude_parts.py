@@ -19,7 +19,7 @@ def either(usage: msgspec.Raw) -> tuple[WireUsage | None, dict[str, Any] | None]
     """Decode a usage object by its usual fields, or as it is where a type is unusual."""
     try:
         return decode_usage(usage), None
-    except msgspec.ValidationError:
+    except BAD:
         pass
     try:
         raw = decode_any(usage)

@@ -119,8 +119,15 @@ class Reader:
     def _answer(self, whole: WholeLine, message: WholeMessage, where: str, number: int) -> None:
         """Take a line of a response that was decoded whole."""
         if message.model == SYNTHETIC or bytes(message.usage) == b"null":
+            if whole.is_sidechain:
+                self._chains.root(whole.uuid, whole.parent_uuid)
             return
-        wire, raw = either(message.usage)
+        usage = message.usage
+        wire, raw = either(usage)
+        if wire is None and raw is None and (better := mended(bytes(usage))) is not None:
+            self.problems("encoding", where, "not UTF-8; the wrong bytes were replaced")
+            usage = msgspec.Raw(better)
+            wire, raw = either(usage)
         if wire is None and raw is None:
             self.problems("wrong_type", where, "usage is no object")
             return
@@ -135,7 +142,7 @@ class Reader:
         elif response.root is not None:
             self._chains.join(whole.uuid, response.root)
         if wire is not None:
-            self._take(response, wire, message.usage)
+            self._take(response, wire, usage)
         else:
             self._take_raw(response, raw or {})
         if whole.timestamp is not None:

@@ -33,6 +33,7 @@ from cacheaudit.ingest.claude_wire import (
     decode_framed,
     decode_plain,
     decode_tail,
+    decode_whole,
 )
 from cacheaudit.model.ports import ProblemSink
 
@@ -240,10 +241,12 @@ class Scan(Reader):
         if at < _INTO or not 0 <= content < at:
             self._whole_line(data[start:end], number)
             return
+        short = data[start:content] + data[at:end]
         try:
-            framed = decode_framed(data[start:content] + data[at:end])
+            framed = decode_framed(short)
         except BAD:
-            self._whole_line(data[start:end], number)
+            if not self._odd_answer(short, number):
+                self._whole_line(data[start:end], number)
             return
         if framed.type != "assistant":
             # A tool's own result can carry a usage object; it is not this transcript's.
@@ -254,6 +257,8 @@ class Scan(Reader):
             self._whole_line(data[start:end], number)
             return
         if message.model == SYNTHETIC:
+            if framed.is_sidechain:
+                self._chains.root(framed.uuid, framed.parent_uuid)
             return
         response = self._response(message.id, framed.request_id, number)
         if response.line == number:
@@ -269,6 +274,20 @@ class Scan(Reader):
             self._by_id[message.id.encode()] = response
             self._shape.learn_answer(data, start, content, framed)
             self._newest = None
+
+    def _odd_answer(self, short: Bytes, number: int) -> bool:
+        """Take a response with a usage of unusual types, its content left out; say if it is one."""
+        try:
+            whole = decode_whole(short)
+        except BAD:
+            return False
+        message = whole.message
+        if whole.type != "assistant" or message is None or not message.id or message.model is None:
+            return False
+        if not bytes(message.usage).startswith(b"{"):
+            return False
+        self._answer(whole, message, f"{self.name}:{number}", number)
+        return True
 
     def _again(self, response: Response, data: Bytes, at: int, end: int) -> bool:
         """Take a later line of a known response from its end alone; say whether that was it."""

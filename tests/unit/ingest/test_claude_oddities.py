@@ -141,7 +141,9 @@ def test_any_line_of_a_sidechain_leads_on(path: Path, take: Taker | None) -> Non
     progress = {**_side(2, 1), "type": "progress", "data": {"usage": {"output_tokens": 5}}}
     for name in ("message", "requestId"):
         del progress[name]
-    of_another_type = _message(_side(3, 2), usage={"input_tokens": "3", "output_tokens": 7})
+    synthetic = _message(_side(30, 2), model="<synthetic>")
+    without = _message(_side(31, 30), usage=None)
+    of_another_type = _message(_side(3, 31), usage={"input_tokens": "3", "output_tokens": 7})
     user_parent_last = _last(_user(4, isSidechain=True, parentUuid=uuid(3)), "parentUuid")
     user_side_last = _last(_user(5, isSidechain=True, parentUuid=uuid(4)), "isSidechain")
     found = _read(
@@ -149,6 +151,8 @@ def test_any_line_of_a_sidechain_leads_on(path: Path, take: Taker | None) -> Non
         take,
         _side(1, None),
         progress,
+        synthetic,
+        without,
         of_another_type,
         user_parent_last,
         user_side_last,
@@ -233,6 +237,30 @@ def test_passes_with_a_field_that_cannot_be_decoded_are_read(
     assert [(r.message_id, r.output) for r in found] == [("req_1", 7), ("msg_2", 7)]
     assert found[0].wire is not None
     assert found[0].wire.iterations is not None
+
+
+@_WAYS
+@pytest.mark.parametrize("tier", [b'"\xff"', b'"\\ud83d"'])
+def test_usage_with_a_text_that_is_none_is_mended(
+    path: Path, take: Taker | None, tier: bytes
+) -> None:
+    usage = {"input_tokens": 3, "output_tokens": 7, "service_tier": "MARK"}
+    for own in ("msg_1", None):
+        line = as_lines([_message(usual(1), usage=usage, id=own)]).replace(b'"MARK"', tier)
+        path.write_bytes(line)
+        (found,), _, problems = _seen(path, take)
+        assert found.output == 7
+        assert problems == [("encoding", f"{path}:1")]
+
+
+@_WAYS
+def test_a_broken_content_is_stepped_over_whatever_the_types_of_the_usage(
+    path: Path, take: Taker | None
+) -> None:
+    usage = {"input_tokens": "3", "output_tokens": 7}
+    broken = as_lines([_message(usual(1), content=["MARK"], usage=usage)]).replace(b"MARK", b'"')
+    found = _read(path, take, usual(1), broken, broken.replace(b"msg_1", b"msg_2"))
+    assert [(r.message_id, r.raw_usage) for r in found] == [("msg_1", None), ("msg_2", usage)]
 
 
 @_WAYS
