@@ -52,7 +52,7 @@ class Shape:
         type_at: Where the type stands in lines that have no message, from the line's beginning.
         id_at: Where the id of the message begins, from the line's beginning.
         id_length: Its length.
-        behind_id: What stands behind it, up to the content.
+        behind_id: What stands behind it, up to the list that the content is.
         model: What the repeated part says, as do ``session``, ``agent`` and ``version``.
     """
 
@@ -109,7 +109,7 @@ class Shape:
             return
         if any(name in front for name in _BELONGS_BEHIND) or not _is_in_front(front, framed):
             return
-        self.answer, self.behind_id = front[:at], front[stop:] + b'"content":'
+        self.answer, self.behind_id = front[:at], front[stop:] + b'"content":['
         self.id_at, self.id_length = AHEAD + at, stop - at
         self.type_at = AHEAD + message
         self.model, self.session = framed.message.model, framed.session_id

@@ -264,6 +264,16 @@ def test_a_broken_content_is_stepped_over_whatever_the_types_of_the_usage(
 
 
 @_WAYS
+def test_a_content_that_is_no_list_is_looked_at(path: Path, take: Taker | None) -> None:
+    rows = [usual(1), usual(2), _message(usual(3), content="text")]
+    lines = [as_lines([row]) for row in rows]
+    path.write_bytes(b"\n".join(lines).replace(b'text","stop', b'text],"stop'))
+    found, _, problems = _seen(path, take)
+    assert [r.message_id for r in found] == ["msg_1", "msg_2"]
+    assert problems == [("invalid_json", f"{path}:3")]
+
+
+@_WAYS
 def test_what_is_of_its_type_in_an_odd_line_is_used(path: Path, take: Taker | None) -> None:
     path.write_bytes(as_lines([_side(1, None, version=5)]))
     (found,), _, problems = _seen(path, take)
