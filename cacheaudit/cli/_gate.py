@@ -106,6 +106,12 @@ def _share(result: AuditResult) -> tuple[Decimal, str]:
     if is_priced and not result.totals.cost.unpriced_calls and decimal(value or "0"):
         return (total.cost or Decimal(0)) / decimal(value or "0"), "bill"
     whole = result.totals.input_equivalents
+    if total.unweighted:
+        raise UsageError(
+            f"--fail-over cannot be judged: {fmt.plural(total.unweighted, 'loss', 'losses')}"
+            " without a price or a weight.",
+            "Give prices with --prices FILE.",
+        )
     if whole is None or not decimal(whole):
         raise UsageError(
             "--fail-over cannot be judged: the input of these calls is not known.",

@@ -130,7 +130,7 @@ def headline(result: AuditResult, page: Page) -> str:
     if total.cost is not None and value is not None and decimal(value):
         part = fmt.whole_percent(total.cost, decimal(value))
         return f"{_upper(part)} of the bill went into cache misses."
-    weight = result.totals.input_equivalents
+    weight = None if total.weight is None else result.totals.input_equivalents
     if weight is not None and decimal(weight):
         part = fmt.whole_percent(total.input_equivalents, decimal(weight))
         return f"{_upper(part)} of the weighted input went into cache misses."
@@ -256,9 +256,12 @@ def _lost(page: Page, value: str | None, currency: str) -> Number:
     if not total.findings:
         none = cell("0", currency, 2) if total.cost is not None else Cell("0")
         return Number(label="Lost to misses", cell=none, note="no loss was found")
-    weighted = f"{fmt.equivalents(plain(total.input_equivalents))} ordinary input tokens"
+    if total.weight is None:
+        figure = Cell(fmt.count(total.tokens))
+        return Number(label="Lost to misses", cell=figure, note="tokens sent again", css=css)
+    weighted = f"{fmt.equivalents(total.weight)} ordinary input tokens"
     if total.cost is None:
-        figure = Cell(fmt.equivalents(plain(total.input_equivalents)))
+        figure = Cell(fmt.equivalents(total.weight))
         note = "ordinary input tokens; no price is known"
         return Number(label="Lost to misses", cell=figure, note=note, css=css)
     notes = [weighted]
@@ -415,7 +418,7 @@ def _ledgers(result: AuditResult, page: Page) -> list[LedgerTable]:
         ledger("Purpose", result.by_purpose),
         ledger("Model", result.by_model),
         ledger("Day", page.by_day),
-        ledger("Agent", page.by_agent),
+        ledger("Lane", page.by_agent),
     ]
     if len(result.by_session) > 1:
         tables.append(ledger("Session", result.by_session))

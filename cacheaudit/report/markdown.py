@@ -29,6 +29,7 @@ from cacheaudit.report.settings import (
 from cacheaudit.report.summary import (
     NOT_LOOKED_FOR,
     by_money,
+    is_cut,
     paid,
     source_words,
     verdict,
@@ -264,10 +265,12 @@ def _finding(number: int, finding: FindingRow, currency: str) -> Iterator[str]:
     yield f"### {number}. {escape(finding.title)}{money}"
     yield ""
     calls = ", ".join(code(call) for call in finding.calls[:5])
-    more = f" and {len(finding.calls) - 5} more" if len(finding.calls) > 5 else ""
+    rest = "others" if is_cut(finding) else f"{len(finding.calls) - 5} more"
+    more = f" and {rest}" if len(finding.calls) > 5 else ""
     tokens = f" · {finding.tokens_lost:,} tokens" if finding.tokens_lost else ""
     sure = confidence(finding.verdict, finding.evidence)
-    yield f"{code(finding.rule)} {escape(finding.name)} · {sure}{tokens} · {calls}{more}"
+    named = f" · {calls}{more}" if calls else ""
+    yield f"{code(finding.rule)} {escape(finding.name)} · {sure}{tokens}{named}"
     yield ""
     yield from (f"- Established: {escape(line)}" for line in finding.established)
     yield from (f"- To check: {escape(line)}" for line in finding.to_check)

@@ -10,7 +10,7 @@ import msgspec
 from cacheaudit.model.money import ZERO, decimal, plain
 from cacheaudit.report.catalogue import RulePage, group_of, rule_page
 from cacheaudit.report.result import AuditResult, CallRow, FindingRow, FixRow, LossPlace, Step
-from cacheaudit.report.summary import Lost, by_money, lost
+from cacheaudit.report.summary import Lost, by_money, is_cut, lost
 from cacheaudit.report.verdict import Balance
 
 SHOWN_PLACES = 12
@@ -63,6 +63,11 @@ class Opportunity(msgspec.Struct, frozen=True, kw_only=True):
     saves: Decimal | None
     steps: tuple[Step, ...]
     page: RulePage | None
+
+    @property
+    def cut(self) -> bool:
+        """Whether more calls may be concerned than ``calls`` names."""
+        return any(is_cut(finding) for finding in self.findings)
 
 
 def opportunities(result: AuditResult, balance: Balance | None) -> list[Opportunity]:

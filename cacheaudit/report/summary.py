@@ -12,6 +12,8 @@ from cacheaudit.report import format as fmt
 from cacheaudit.report.result import AuditResult, FindingRow, Scope, Totals
 
 NOT_LOOKED_FOR = "losses were not looked for"
+# A note names so many calls at most; how many there are stands in its first sentence.
+MOST_NAMED = 50
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -23,6 +25,7 @@ class Lost(msgspec.Struct, frozen=True):
         input_equivalents: In ordinary input tokens.
         cost: Sum of the priced ones; ``None`` where there are losses and none has a price.
         unpriced: Losses without a price.
+        unweighted: Losses whose weight in ordinary input tokens is not known either.
     """
 
     findings: int
@@ -30,6 +33,13 @@ class Lost(msgspec.Struct, frozen=True):
     input_equivalents: Decimal
     cost: Decimal | None
     unpriced: int
+    unweighted: int = 0
+
+    @property
+    def weight(self) -> str | None:
+        """The known ordinary input tokens; ``None`` where there are losses and none is known."""
+        is_unknown = self.unweighted > 0 and not self.input_equivalents
+        return None if is_unknown else plain(self.input_equivalents)
 
     @property
     def cost_text(self) -> str | None:
@@ -51,6 +61,11 @@ def losses(findings: Iterable[FindingRow]) -> list[FindingRow]:
     return [finding for finding in findings if finding.kind == "loss"]
 
 
+def is_cut(finding: FindingRow) -> bool:
+    """Whether a finding may concern more calls than it names."""
+    return finding.kind != "loss" and len(finding.calls) >= MOST_NAMED
+
+
 def by_money(findings: Iterable[FindingRow]) -> list[FindingRow]:
     """Order findings: losses by money, then by equivalents and tokens; notes and errors behind."""
     return sorted(findings, key=_weight)
@@ -65,20 +80,22 @@ def _weight(finding: FindingRow) -> tuple[int, Decimal, Decimal, int, str]:
 
 def lost(findings: Iterable[FindingRow]) -> Lost:
     """Add up what misses cost."""
-    number = tokens = unpriced = 0
+    number = tokens = unpriced = unweighted = 0
     equivalents, cost, priced = ZERO, ZERO, 0
     for finding in losses(findings):
         number += 1
         tokens += finding.tokens_lost
         if finding.lost is not None:
             equivalents += decimal(finding.lost.input_equivalents)
+        elif finding.tokens_lost:
+            unweighted += 1
         if finding.lost is None or finding.lost.cost is None:
             unpriced += 1
             continue
         priced += 1
         cost += decimal(finding.lost.cost)
     known = cost if priced or not number else None
-    return Lost(number, tokens, equivalents, known, unpriced)
+    return Lost(number, tokens, equivalents, known, unpriced, unweighted)
 
 
 def causes(findings: Iterable[FindingRow]) -> list[Cause]:
@@ -90,7 +107,12 @@ def causes(findings: Iterable[FindingRow]) -> list[Cause]:
         Cause(rule, group[0].name, lost(group), sum(f.verdict == "proved" for f in group))
         for rule, group in grouped.items()
     ]
-    return sorted(rows, key=lambda c: (-(c.lost.cost or ZERO), -c.lost.input_equivalents, c.rule))
+    return sorted(rows, key=_dearest)
+
+
+def _dearest(cause: Cause) -> tuple[Decimal, Decimal, int, str]:
+    lost_ = cause.lost
+    return (-(lost_.cost or ZERO), -lost_.input_equivalents, -lost_.tokens, cause.rule)
 
 
 def paid(totals: Totals) -> tuple[str | None, str]:
@@ -135,6 +157,8 @@ def _paid_sentence(totals: Totals, total: Lost, currency: str, *, diagnosed: boo
         return f"{start}; {NOT_LOOKED_FOR}."
     if not total.findings:
         return f"{start}; no loss to cache misses was found."
+    if total.weight is None:
+        return f"{start}; misses made {total.tokens:,} tokens be sent again."
     if total.cost is None or value is None:
         lost_text = f"{fmt.equivalents(plain(total.input_equivalents))} ordinary input tokens"
         return f"{start}; misses cost as much as {lost_text}."
@@ -146,6 +170,8 @@ def _paid_sentence(totals: Totals, total: Lost, currency: str, *, diagnosed: boo
 def _leading_sentence(cause: Cause, total: Lost) -> str:
     if total.cost and cause.lost.cost is not None:
         part = fmt.whole_percent(cause.lost.cost, total.cost)
+    elif total.weight is None:
+        part = fmt.whole_percent(Decimal(cause.lost.tokens), Decimal(total.tokens))
     else:
         part = fmt.whole_percent(cause.lost.input_equivalents, total.input_equivalents)
     return f"The largest cause is {cause.name} ({cause.rule}) with {part} of the loss."

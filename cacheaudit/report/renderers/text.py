@@ -28,6 +28,7 @@ from cacheaudit.report.result import Group as TotalsGroup
 from cacheaudit.report.summary import (
     NOT_LOOKED_FOR,
     by_money,
+    is_cut,
     paid,
     source_words,
     verdict,
@@ -89,7 +90,8 @@ class TextRenderer:
             parts += _cost_remarks(result.totals)
         else:
             parts.append(Text("No calls were found in what was read."))
-        parts += _quality(result.data_quality, view)
+        # There is no --verbose here that could show what is left out.
+        parts += _quality(result.data_quality, view, most=len(result.data_quality))
         emit(parts, out, view)
 
 
@@ -291,7 +293,8 @@ def _finding(
     ]
     if finding.tokens_lost:
         facts.append(f"{finding.tokens_lost:,} tokens")
-    facts.append(_calls(finding, view))
+    if finding.calls:
+        facts.append(_calls(finding, view))
     if session is not None:
         facts.append(f"session {fmt.printable(session) if view.verbose else fmt.short_id(session)}")
     table.add_row("", Text(" · ".join(facts), style="dim"), "")
@@ -302,7 +305,8 @@ def _calls(finding: FindingRow, view: View) -> str:
     ids = [fmt.printable(c) if view.verbose else fmt.short_id(c) for c in finding.calls]
     limit = len(ids) if view.verbose else 3
     listed = ", ".join(ids[:limit])
-    more = f" and {len(ids) - limit} more" if len(ids) > limit else ""
+    rest = "others" if is_cut(finding) else f"{len(ids) - limit} more"
+    more = f" and {rest}" if len(ids) > limit or is_cut(finding) else ""
     return f"{'call' if len(ids) == 1 else 'calls'} {listed}{more}"
 
 
@@ -370,13 +374,15 @@ def _sessions(result: AuditResult, view: View) -> list[RenderableType]:
     return parts
 
 
-def _quality(rows: Sequence[Quality], view: View) -> list[RenderableType]:
+def _quality(
+    rows: Sequence[Quality], view: View, most: int = SHOWN_QUALITY
+) -> list[RenderableType]:
     if not rows:
         return []
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    shown = rows if view.verbose else rows[:SHOWN_QUALITY]
+    shown = rows if view.verbose else rows[:most]
     for row in shown:
         text = Text(quality_words(row.kind))
         examples = row.examples if view.verbose else row.examples[:1]

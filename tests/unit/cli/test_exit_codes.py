@@ -38,6 +38,19 @@ def test_a_gate_that_cannot_be_judged_does_not_pass(tmp_path: Path) -> None:
     assert "--prices FILE" in result.stderr
 
 
+def test_a_share_without_the_weight_of_a_loss_is_not_judged(tmp_path: Path) -> None:
+    unknown = """\
+u1,s2,unheard-of,openai,2026-11-03T10:00:00Z,90000,,0,300,
+u2,s2,unheard-of,openai,2026-11-03T10:00:30Z,90500,,89984,300,
+u3,s2,unheard-of,openai,2026-11-03T10:01:00Z,91000,,0,300,
+u4,s2,unheard-of,openai,2026-11-03T10:01:30Z,91500,,90880,300,
+"""
+    result = run(tmp_path, "audit", str(log(tmp_path, LOG + unknown)), "--fail-over", "99%")
+    assert result.exit_code == 2
+    assert "1 loss without a price or a weight" in result.stderr
+    assert "--prices FILE" in result.stderr
+
+
 @pytest.mark.parametrize("limit", ["many", "5 5", "-1usd", "%", "5usdollars"])
 def test_a_bad_limit(tmp_path: Path, limit: str) -> None:
     result = run(tmp_path, "audit", str(log(tmp_path)), f"--fail-over={limit}")

@@ -255,6 +255,30 @@ def test_text_shows_five_findings_and_says_that_there_are_more() -> None:
     assert "Call r1 opened the session" in audit("text", verbose=True).decode()
 
 
+def test_text_of_totals_hides_nothing_since_no_option_could_show_it() -> None:
+    result = samples.usage()
+    result.data_quality = [Quality(f"kind_{number}", 1, []) for number in range(20)]
+    out = io.BytesIO()
+    renderer("text").usage(result, out, View())
+    text = out.getvalue().decode()
+    assert "--verbose" not in text
+    assert all(f"kind {number}\n" in text for number in range(20))
+
+
+@pytest.mark.parametrize("form", ["text", "md"])
+def test_a_finding_without_calls_names_none(form: str) -> None:
+    result = samples.audit()
+    result.findings = [
+        msgspec.structs.replace(f, title="Of no call", calls=[]) for f in result.findings[:1]
+    ]
+    lines = audit(form, result).decode().splitlines()
+    at = next(number for number, line in enumerate(lines) if "Of no call" in line)
+    facts = " ".join(lines[at + 1 : at + 4])
+    assert result.findings[0].name in facts
+    assert "calls" not in facts
+    assert not facts.strip().endswith("·")
+
+
 def test_text_never_cuts_a_figure() -> None:
     result = samples.audit()
     long = samples.Group("a-very-long-model-name-" * 4, result.totals)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.report.result import CostTotal, LossRow
-from cacheaudit.report.summary import by_money, causes, lost, verdict, write_tiers
+from cacheaudit.report.summary import by_money, causes, is_cut, lost, verdict, write_tiers
 from tests.unit.report import samples
 
 
@@ -55,6 +55,40 @@ def test_the_verdict_without_a_price_speaks_in_tokens() -> None:
         "The cost is not known (no price for 'new-model');"
         " misses cost as much as 225,573 ordinary input tokens."
     )
+
+
+def test_a_loss_without_a_weight_is_told_in_tokens_and_not_as_nothing() -> None:
+    result = samples.audit()
+    cost = CostTotal(None, None, "USD", 14, "no price for 'new-model'")
+    result.totals = msgspec.structs.replace(result.totals, cost=cost, input_equivalents=None)
+    result.findings = [msgspec.structs.replace(f, lost=None) for f in result.findings]
+    total = lost(result.findings)
+    assert (total.tokens, total.weight, total.cost) == (196_150, None, None)
+    assert total.unweighted == total.findings == 5
+    assert verdict(result) == [
+        (
+            "The cost is not known (no price for 'new-model'); misses made 196,150 tokens be sent"
+            " again."
+        ),
+        "52.6 % of the input was read from the cache.",
+        # 60,600 of 196,150 tokens
+        "The largest cause is parallel-writes (FAN101) with 31 % of the loss.",
+    ]
+
+
+def test_a_weight_that_is_known_in_part_is_given() -> None:
+    findings = samples.findings()
+    findings[0] = msgspec.structs.replace(findings[0], lost=None)
+    total = lost(findings)
+    assert (total.unweighted, total.weight) == (1, "184000")
+
+
+def test_a_note_that_names_fifty_calls_may_concern_more() -> None:
+    note = next(finding for finding in samples.findings() if finding.kind == "note")
+    calls = [f"call-{number}" for number in range(50)]
+    assert is_cut(msgspec.structs.replace(note, calls=calls))
+    assert not is_cut(msgspec.structs.replace(note, calls=calls[:49]))
+    assert not is_cut(msgspec.structs.replace(note, kind="loss", calls=calls))
 
 
 def test_the_verdict_of_nothing() -> None:
