@@ -57,7 +57,7 @@ $(VENV)/bin/python:
 # Installing compiles the scanner, where there is a compiler.
 $(VENV)/.base: pyproject.toml tests/constraints.txt $(SCANNER) | $(VENV)/bin/python
 	@$(PIP) --editable .
-	@test -f $(LIBRARY) || echo "No compiled scanner, all else works; cacheaudit doctor says what to install."
+	@test -f $(LIBRARY) || echo "No compiled scanner, all else works; $(BIN)/cacheaudit doctor says what to install."
 	@$(BIN)/python -m compileall -q cacheaudit  # an editable install leaves this to the first run
 	@touch $@
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cacheaudit.cli._group import say
 from cacheaudit.cli._times import Moment
 from cacheaudit.errors import UsageError
 from cacheaudit.report.renderer import names
@@ -106,3 +107,9 @@ def no_store_with_paths(paths: tuple[Path, ...], db: str | None) -> None:
             "PATH and --db name two different things to read.",
             f"Put the files into the store first: cacheaudit import {paths[0]} --db {db}",
         )
+
+
+def remark_on_empty_span(calls: int, *, since: float | None, until: float | None) -> None:
+    """Say that it may be the span of time that left nothing over."""
+    if not calls and (since is not None or until is not None):
+        say("No call lies in the span of time that --since and --until leave.")

@@ -13,6 +13,7 @@ from cacheaudit.cli._options import (
     input_options,
     no_store_with_paths,
     output_options,
+    remark_on_empty_span,
     switch_option,
 )
 from cacheaudit.cli._output import Output
@@ -127,6 +128,8 @@ def command(
     with progress(quiet=quiet) as show:
         result = audit(inputs, show, show_text=show_text)
     out.write(lambda stream: writer.audit(result, stream, out.view))
+    if not quiet:
+        remark_on_empty_span(result.scope.calls, since=since, until=until)
     if fail_over is None:
         return
     judgement = judge(result, fail_over)

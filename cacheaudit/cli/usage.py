@@ -7,7 +7,12 @@ from pathlib import Path
 import click
 
 from cacheaudit.cli._machine import Machine
-from cacheaudit.cli._options import input_options, no_store_with_paths, output_options
+from cacheaudit.cli._options import (
+    input_options,
+    no_store_with_paths,
+    output_options,
+    remark_on_empty_span,
+)
 from cacheaudit.cli._output import Output
 from cacheaudit.cli._progress import progress
 
@@ -68,3 +73,5 @@ def command(
     with progress(quiet=quiet) as show:
         result = usage(inputs, by, show)
     out.write(lambda stream: writer.usage(result, stream, out.view))
+    if not quiet:
+        remark_on_empty_span(result.scope.calls, since=since, until=until)

@@ -28,9 +28,10 @@ _PACKAGE = "cacheaudit"
 _PLACES = 2
 _OLDEST_PYTHON = (3, 11)
 _SCANNER = "cacheaudit.ingest._lines"
-_SLOWER = "transcripts are read in Python: the same results, later"
+_SLOWER = "transcripts are read in Python: the same results, more slowly"
 _COMPILER = "a C compiler and the headers of Python"
 _AGAIN = "install cacheaudit again (in a checkout: pip install --editable .)"
+_ENGINE = "cacheaudit-local"  # the second wheel, which a checkout has in a folder of its own
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9._-]+)")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
@@ -155,8 +156,15 @@ def _extras(version_of: Callable[[str], str | None]) -> Iterator[Check]:
             name=extra,
             state="missing",
             detail=f"{', '.join(lacking)} not installed",
-            remedy=f"pip install '{_PACKAGE}[{extra}]'",
+            remedy=_install(extra, lacking),
         )
+
+
+def _install(extra: str, lacking: Sequence[str]) -> str:
+    command = f"pip install '{_PACKAGE}[{extra}]'"
+    if _ENGINE not in lacking:
+        return command
+    return f"{command} (in a checkout: pip install '.[{extra}]' ./local_backend)"
 
 
 def extras() -> dict[str, list[str]]:

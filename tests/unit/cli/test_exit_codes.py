@@ -51,6 +51,16 @@ u4,s2,unheard-of,openai,2026-11-03T10:01:30Z,91500,,90880,300,
     assert "--prices FILE" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["audit", "usage"])
+def test_a_span_of_time_without_calls_is_named(tmp_path: Path, command: str) -> None:
+    file = str(log(tmp_path))
+    empty = run(tmp_path, command, file, "--since", "7d")
+    assert empty.exit_code == 0
+    assert "--since and --until" in empty.stderr
+    assert "--since" not in run(tmp_path, command, file, "--since", "2026-11-01").stderr
+    assert run(tmp_path, command, file, "--since", "7d", "--quiet").stderr == ""
+
+
 @pytest.mark.parametrize("limit", ["many", "5 5", "-1usd", "%", "5usdollars"])
 def test_a_bad_limit(tmp_path: Path, limit: str) -> None:
     result = run(tmp_path, "audit", str(log(tmp_path)), f"--fail-over={limit}")

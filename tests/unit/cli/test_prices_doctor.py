@@ -98,7 +98,10 @@ def test_a_missing_part_comes_with_the_command_that_installs_it(tmp_path: Path) 
     assert {"anthropic", "postgres", "tokens", "zstd"} <= set(missing)
     for name, check in missing.items():
         assert check.state == "missing"
-        assert check.remedy == f"pip install 'cacheaudit[{name}]'"
+        command = f"pip install 'cacheaudit[{name}]'"
+        if name in ("all", "local"):  # they hold the second wheel, a folder of the checkout
+            command += f" (in a checkout: pip install '.[{name}]' ./local_backend)"
+        assert check.remedy == command
 
 
 def load_nothing() -> None:
