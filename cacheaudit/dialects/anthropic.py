@@ -33,7 +33,13 @@ _OWN_NAMES: Final = frozenset(
         "inference_geo",
     }
 )
-_OTHERS: Final = frozenset({"prompt_tokens", "input_tokens_details", "cached_input_tokens"})
+# ``input`` and ``output`` stand beside these names in Langfuse's records.
+_OTHERS: Final = frozenset(
+    {"prompt_tokens", "input_tokens_details", "cached_input_tokens", "input", "output"}
+)
+_WITHOUT_INPUT: Final = (
+    "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens",
+)  # fmt: skip
 # A tuple, since what a damaged record holds there may not be hashable.
 _EXECUTOR: Final = ("message", "fallback_message")
 _COUNTS: Final = ("uncached_input", "cache_read", "output")
@@ -52,7 +58,8 @@ class AnthropicDialect:
             return False
         if "input_tokens" in keys:
             return bool(keys & _OWN_NAMES) or "total_tokens" not in keys
-        return "cache_read_input_tokens" in keys or "cache_creation_input_tokens" in keys
+        # An answer that was not seen from its beginning tells its output alone.
+        return not keys.isdisjoint(_WITHOUT_INPUT)
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:
         """Turn the record into disjoint parts; entries of ``iterations`` become billed parts."""

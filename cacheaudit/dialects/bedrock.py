@@ -30,7 +30,7 @@ class BedrockDialect:
         keys = usage.keys()
         if keys & _NAMES:
             return True
-        return "inputTokens" in keys and "outputTokens" in keys and not keys & _OTHERS
+        return "outputTokens" in keys and not keys & _OTHERS
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:
         """Turn the record into disjoint parts."""

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from cacheaudit.dialects.reading import NO_WRITES, Reader, inclusive, text
 from cacheaudit.model.usage import FLAG_TOTAL, Usage, add
+
+_INPUT: Final = ("promptTokenCount", "prompt_token_count")
+_OUTPUT: Final = (
+    "candidatesTokenCount",
+    "candidates_token_count",
+    "responseTokenCount",
+    "response_token_count",
+)
 
 
 class GeminiDialect:
@@ -17,21 +25,15 @@ class GeminiDialect:
 
     def matches(self, usage: Mapping[str, Any]) -> bool:
         """Whether the names are those of ``usageMetadata``."""
-        return "promptTokenCount" in usage or "prompt_token_count" in usage
+        return any(name in usage for name in (*_INPUT, *_OUTPUT))
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:
         """Turn the record into disjoint parts."""
         reader = Reader()
-        prompt = reader.first(usage, "promptTokenCount", "prompt_token_count")
+        prompt = reader.first(usage, *_INPUT)
         tools = reader.first(usage, "toolUsePromptTokenCount", "tool_use_prompt_token_count")
         thoughts = reader.first_aside(usage, "thoughtsTokenCount", "thoughts_token_count")
-        candidates = reader.first_aside(
-            usage,
-            "candidatesTokenCount",
-            "candidates_token_count",
-            "responseTokenCount",
-            "response_token_count",
-        )
+        candidates = reader.first_aside(usage, *_OUTPUT)
         stated = reader.first_aside(usage, "totalTokenCount", "total_token_count")
         total = None if prompt is None else add(prompt, tools)
         output = add(candidates, thoughts)

@@ -34,7 +34,8 @@ class LangfuseDialect:
             return False
         names = (*_READ[:2], *_WRITE[:2], "input_cache_creation_5m", "input_cache_creation_1h")
         return any(name in usage for name in names) or (
-            "input" in usage and ("cache_read_input_tokens" in usage or _WRITE[2] in usage)
+            ("input" in usage or "output" in usage)
+            and ("cache_read_input_tokens" in usage or _WRITE[2] in usage)
         )
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:

@@ -27,7 +27,8 @@ class OpenAIChatDialect:
 
     def matches(self, usage: Mapping[str, Any]) -> bool:
         """Whether the names are those of Chat Completions."""
-        return "prompt_tokens" in usage or "prompt_tokens_details" in usage
+        names = ("prompt_tokens", "prompt_tokens_details", "completion_tokens")
+        return any(name in usage for name in names)
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:
         """Turn the record into disjoint parts."""

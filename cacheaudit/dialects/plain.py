@@ -31,8 +31,9 @@ class PlainDialect:
     rank = 90
 
     def matches(self, usage: Mapping[str, Any]) -> bool:
-        """Whether an input count stands there under one of the plain names."""
-        return any(name in usage for name in (*_TOTAL, *_FRESH, "cache_read", "cache_write"))
+        """Whether a count stands there under one of the plain names."""
+        names = (*_TOTAL, *_FRESH, "cache_read", "cache_write", "output")
+        return any(name in usage for name in names)
 
     def normalise(self, usage: Mapping[str, Any]) -> Usage:
         """Turn the record into disjoint parts."""

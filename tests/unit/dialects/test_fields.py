@@ -52,6 +52,16 @@ def test_each_record_finds_its_dialect() -> None:
     assert normalise({}) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens", "output"],
+)
+def test_an_answer_whose_beginning_is_missing_keeps_its_output(name: str) -> None:
+    usage = get({name: 44})
+    assert (usage.output, usage.total_input, usage.uncached_input) == (44, None, None)
+    assert (usage.cache_read, usage.cache_write) == (None, None)
+
+
 def test_anthropic_modifiers() -> None:
     usage = get(
         {
@@ -228,6 +238,21 @@ def test_opentelemetry_impossible_row_is_flagged_and_not_clamped() -> None:
     assert usage.flags == (FLAG_CACHE_OVER_INPUT,)
     assert (usage.cache_read, usage.write_other) == (900, 100)
     assert (usage.uncached_input, usage.total_input) == (None, None)
+
+
+@pytest.mark.parametrize("total", [130_313, None])
+@pytest.mark.parametrize("stated", [5, 130_213])
+def test_langfuse_parts_under_the_names_of_the_messages_api(stated: int, total: int | None) -> None:
+    record = {
+        "input": stated,
+        "cache_read_input_tokens": 128_955,
+        "cache_creation_input_tokens": 1_253,
+        "output": 100,
+    }
+    usage = get(record if total is None else record | {"total": total})
+    assert usage.dialect == "langfuse"
+    assert (usage.uncached_input, usage.cache_read, usage.write_other) == (5, 128_955, 1_253)
+    assert (usage.total_input, usage.output) == (130_213, 100)
 
 
 def test_langfuse_total_that_leaves_the_parts_inside() -> None:
