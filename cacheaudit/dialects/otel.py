@@ -28,6 +28,8 @@ READ: Final = (
     "gen_ai.usage.details.cache_read_input_tokens",
     "gen_ai.usage.input_tokens.cached",
     "gen_ai.usage.cached_tokens",
+    "gen_ai.usage.input_cached_tokens",
+    "gen_ai.usage.input_cache_read",
     "llm.token_count.prompt_details.cache_read",
     "llm.token_count.prompt_details.cache_input",
 )
@@ -41,6 +43,7 @@ WRITE: Final = (
     "gen_ai.usage.details.cache_write_tokens",
     "gen_ai.usage.details.cache_creation_input_tokens",
     "gen_ai.usage.input_tokens.cache_write",
+    "gen_ai.usage.input_cache_creation",
     "llm.token_count.prompt_details.cache_write",
 )
 REASONING: Final = (
@@ -60,11 +63,18 @@ _SPLIT: Final = {
         f"anthropic.usage.cache_creation.ephemeral_{ttl}_input_tokens",
         f"gen_ai.usage.details.ephemeral_{ttl}_input_tokens",
         f"gen_ai.usage.cache_creation.ephemeral_{ttl}_input_tokens",
+        f"gen_ai.usage.input_cache_creation_{ttl}",
         f"cacheaudit.usage.cache_write_{ttl}",
     )
     for ttl in ("5m", "1h", "30m", "12h")
 }
 _PREFIXES: Final = ("gen_ai.usage.", "llm.token_count.", "llm.usage.")
+_SPLIT_NAMES: Final = frozenset(name for names in _SPLIT.values() for name in names)
+
+
+def is_count(name: str) -> bool:
+    """Whether an attribute of that name is a count that the dialect reads."""
+    return name.startswith(_PREFIXES) or name in _SPLIT_NAMES
 
 
 class OtelDialect:

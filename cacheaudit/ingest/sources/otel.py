@@ -10,7 +10,7 @@ import msgspec
 
 from cacheaudit.dialects.anthropic import DIALECT as ADDITIVE
 from cacheaudit.dialects.detect import normalise
-from cacheaudit.dialects.otel import INPUT, OUTPUT, READ, WRITE
+from cacheaudit.dialects.otel import INPUT, OUTPUT, READ, WRITE, is_count
 from cacheaudit.ingest._fields import Record, mapping, sequence, text
 from cacheaudit.ingest.answers import short_message
 from cacheaudit.ingest.bodies import Bodies, with_sizes
@@ -36,7 +36,6 @@ _CALLS: Final = frozenset(
      "responses", "inference"}
 )  # fmt: skip
 _SUMS: Final = frozenset({"invoke_agent", "create_agent", "invoke_workflow", "agent", "workflow"})
-_PREFIXES: Final = ("gen_ai.usage.", "llm.token_count.", "llm.usage.")
 _SIGNS: Final = (b"gen_ai.", b"llm.token_count", b"llm.model_name", b"ai.usage.", b"claude_code.")
 _SHAPES: Final = (
     b"resourceSpans", b"resource_spans", b"resourceLogs", b"resource_logs", b"traceId",
@@ -123,7 +122,7 @@ def _usage_attributes(span: SpanRecord) -> dict[str, Any]:
     for source in (span.attributes, *(inner for _, inner in span.events)):
         for name, value in source.items():
             known = _ALIASES.get(name, name)
-            if known.startswith(_PREFIXES):
+            if is_count(known):
                 found.setdefault(known, value)
     return found
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cacheaudit.dialects.otel import READ, WRITE
 from cacheaudit.ingest.detect import head_of
 from cacheaudit.ingest.sources.otel import SOURCE
 from tests.unit.ingest.wire_samples import WIRE, examples, lines, parts, read, request
@@ -55,6 +56,39 @@ def test_a_span_its_log_record_and_its_agents_sum_are_one_call() -> None:
     assert [b.path for b in call.prompt.blocks] == ["system[0]", "messages[0].content[0]"]
     assert call.prompt.tokens == 130213
     assert problems == {"write_ttl_assumed": 1}
+
+
+@pytest.mark.parametrize("name", [*READ, *WRITE])
+def test_every_alias_reaches_the_usage(tmp_path: Path, name: str) -> None:
+    other = WRITE[0] if name in READ else READ[0]
+    attributes = {
+        "gen_ai.usage.input_tokens": 1103,
+        "gen_ai.usage.output_tokens": 20,
+        name: 600,
+        other: 500,
+    }
+    calls, _ = read(SOURCE, lines(tmp_path / "s.jsonl", [span(**attributes)]))
+    read_, written = (600, 500) if name in READ else (500, 600)
+    assert [parts(call) for call in calls] == [(3, read_, None, None, written, 20)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "anthropic.usage.cache_creation.ephemeral_{}_input_tokens",
+        "gen_ai.usage.details.ephemeral_{}_input_tokens",
+        "gen_ai.usage.cache_creation.ephemeral_{}_input_tokens",
+        "gen_ai.usage.input_cache_creation_{}",
+        "cacheaudit.usage.cache_write_{}",
+    ],
+)
+def test_writes_by_lifetime_reach_the_usage(tmp_path: Path, name: str) -> None:
+    split = {name.format("5m"): 400, name.format("1h"): 600}
+    calls, problems = read(
+        SOURCE, lines(tmp_path / "s.jsonl", [span(**counts(1103, 100, 1000, 20), **split)])
+    )
+    assert [parts(call) for call in calls] == [(3, 100, 400, 600, None, 20)]
+    assert problems == {}
 
 
 def test_the_order_of_span_and_log_does_not_matter(tmp_path: Path) -> None:
