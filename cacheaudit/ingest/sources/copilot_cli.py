@@ -50,10 +50,12 @@ class CopilotCli:
     capabilities = Capabilities(reads=True, writes=True, start_times="interval")
 
     def detect(self, head: Head) -> int:
-        """Recognise the envelope of an event: type, data, id, parentId."""
+        """Recognise the envelope of an event (type, data, id, parentId), or the totals."""
         for line in head.lines:
-            envelope = isinstance(line.get("data"), dict) and "parentId" in line and "id" in line
-            if envelope and str(line.get("type")) in _EVENTS:
+            data, kind = line.get("data"), str(line.get("type"))
+            if not isinstance(data, dict) or kind not in _EVENTS:
+                continue
+            if ("parentId" in line and "id" in line) or "modelMetrics" in data:
                 return 90
         start = head.data[:400].replace(b" ", b"")
         return 80 if b'"type":"session.start","data":{"sessionId"' in start else 0

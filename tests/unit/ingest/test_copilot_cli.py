@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cacheaudit.ingest.detect import recognise
 from cacheaudit.ingest.sources.copilot_cli import SOURCE
 from cacheaudit.model.call import Span
 from tests.unit.ingest.agent_samples import (
@@ -46,6 +47,16 @@ def test_real_session_totals_as_expected(shared: Path) -> None:
     # Turn started at 08:36:32.333, answer at 08:36:34.839.
     assert calls[0].start_span == Span(1783067792.333, 1783067794.839)
     assert_claims(SOURCE, shared / "data" / key)
+
+
+def test_an_extract_that_holds_little_more_than_the_totals_is_recognised(tmp_path: Path) -> None:
+    usage = {"inputTokens": 1000, "cacheReadTokens": 600, "outputTokens": 20}
+    metrics = {"gpt-5.2": {"requests": {"count": 1}, "usage": usage}}
+    shutdown = {"type": "session.shutdown", "data": {"modelMetrics": metrics}}
+    file = write_lines(tmp_path / "events.jsonl", [shutdown])
+    assert recognise(file) is SOURCE
+    (call,) = read(SOURCE, file)[0]
+    assert parts(call) == (400, 600, None, 20)
 
 
 def test_totals_run_on_over_a_resumed_session() -> None:
