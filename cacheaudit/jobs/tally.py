@@ -103,6 +103,7 @@ class Bucket:
         "odd",
         "reasons",
         "reported",
+        "reported_calls",
         "unpriced",
         "without_equivalents",
     )
@@ -114,6 +115,7 @@ class Bucket:
         self.equivalents = ZERO
         self.without_equivalents = 0
         self.reported: Decimal | None = None
+        self.reported_calls = 0
         self.unpriced = 0
         self.reasons: dict[str, int] = {}
         self.lower_bound = False
@@ -131,6 +133,7 @@ class Bucket:
         self.without_equivalents += other.without_equivalents
         if other.reported is not None:
             self.reported = other.reported + (self.reported or ZERO)
+        self.reported_calls += other.reported_calls
         self.unpriced += other.unpriced
         for reason, count in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
@@ -172,6 +175,7 @@ class Bucket:
             input_equivalents=(
                 plain(equivalents) if sums.calls > self.without_equivalents else None
             ),
+            unweighted_calls=self.without_equivalents,
             cost=self._cost(money, sums.calls),
         )
 
@@ -188,6 +192,7 @@ class Bucket:
             currency=CURRENCY,
             unpriced_calls=self.unpriced,
             reason=reason,
+            reported_calls=self.reported_calls,
         )
 
 
@@ -318,6 +323,7 @@ class Tally:
         """Add what the record itself says that a call cost; other currencies stay apart."""
         if currency == CURRENCY:
             bucket.reported = cost + (bucket.reported or ZERO)
+            bucket.reported_calls += 1
 
     @property
     def as_of(self) -> str:

@@ -93,7 +93,8 @@ def _cells(totals: Totals, places: int, has_stated: bool) -> tuple[Cell, ...]:
     ]
     if has_stated:
         apart = None
-        if cost.computed is not None and cost.reported is not None:
+        is_whole = not cost.unpriced_calls and cost.reported_calls >= totals.calls
+        if cost.computed is not None and cost.reported is not None and is_whole:
             apart = decimal(cost.reported) - decimal(cost.computed)
         cells.append(cell(cost.reported, cost.currency, places, fmt.DASH))
         cells.append(cell(apart, cost.currency, places, fmt.DASH))

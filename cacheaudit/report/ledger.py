@@ -18,7 +18,7 @@ class _Sums:
     def __init__(self) -> None:
         self.calls = self.priced = 0
         self.cost = self.reported = ZERO
-        self.stated = False
+        self.stated = 0
         self.counts: dict[str, int] = {}
         self.writes: dict[str, int] = {}
 
@@ -36,7 +36,7 @@ class _Sums:
             self.priced += 1
             self.cost += decimal(row.cost)
         if row.reported_cost is not None:
-            self.stated = True
+            self.stated += 1
             self.reported += decimal(row.reported_cost)
 
     def totals(self, currency: str) -> Totals:
@@ -55,6 +55,7 @@ class _Sums:
                 reported=plain(self.reported) if self.stated else None,
                 currency=currency,
                 unpriced_calls=self.calls - self.priced,
+                reported_calls=self.stated,
             ),
         )
 

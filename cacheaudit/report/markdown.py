@@ -122,6 +122,7 @@ def _totals(totals: Totals) -> list[str]:
     value, origin = paid(totals)
     cost = f"{fmt.amount(value, totals.cost.currency)}" + ("" if value is None else f" ({origin})")
     tiers = write_tiers(totals)
+    is_part = totals.input_equivalents is not None and totals.unweighted_calls
     rows = [
         ("Input", fmt.count(totals.total_input, fmt.UNKNOWN), ""),
         _part("read from the cache", totals.cache_read, totals),
@@ -133,7 +134,7 @@ def _totals(totals: Totals) -> list[str]:
             "",
         ),
         (
-            "Input in ordinary input tokens",
+            "Input in ordinary input tokens" + (" (a lower bound)" if is_part else ""),
             fmt.equivalents(totals.input_equivalents, fmt.UNKNOWN),
             "",
         ),

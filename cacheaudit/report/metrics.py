@@ -156,8 +156,8 @@ def _price(result: AuditResult) -> Metric | None:
     totals = result.totals
     if totals.input_equivalents is None or not totals.total_input:
         return None
-    if 0 < totals.cost.unpriced_calls < totals.calls:
-        return None  # some of the input may have no weight, and all of it is below the line
+    if totals.unweighted_calls:
+        return None  # their input would stand below the line only
     share = decimal(totals.input_equivalents) / totals.total_input
     part = fmt.ratio(str(share.quantize(Decimal("0.000001"))))
     why = (

@@ -43,17 +43,24 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class CostTotal(msgspec.Struct, frozen=True):
-    """Money: what the price tables say and what the records themselves say, never mixed."""
+    """Money: what the price tables say and what the records themselves say, never mixed.
+
+    ``reported_calls``: of how many calls the record states the cost.
+    """
 
     computed: str | None
     reported: str | None
     currency: str
     unpriced_calls: int
     reason: str | None = None
+    reported_calls: int = 0
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Token and money totals over any set of calls."""
+    """Token and money totals over any set of calls.
+
+    ``unweighted_calls``: calls whose weight is unknown, so that ``input_equivalents`` lacks them.
+    """
 
     calls: int = 0
     uncached_input: int | None = None
@@ -64,6 +71,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     total_input: int | None = None
     hit_ratio: float | None = None
     input_equivalents: str | None = None
+    unweighted_calls: int = 0
     cost: CostTotal
 
 

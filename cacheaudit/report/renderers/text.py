@@ -202,7 +202,11 @@ def _totals(totals: Totals, width: int, balanced: Balance | None) -> Table:
     bound = "tokens, a lower bound" if totals.output_is_lower_bound else "tokens"
     table.add_row("Output", fmt.count(totals.output, fmt.UNKNOWN), "", bound)
     equivalents = fmt.equivalents(totals.input_equivalents, fmt.UNKNOWN)
-    table.add_row("Input, weighted", equivalents, "", "in ordinary input tokens")
+    weighted = "in ordinary input tokens"
+    if equivalents != fmt.UNKNOWN and totals.unweighted_calls:
+        equivalents = f"≥ {equivalents}"
+        weighted += f"; {fmt.plural(totals.unweighted_calls, 'call')} without a known weight"
+    table.add_row("Input, weighted", equivalents, "", weighted)
     money, origin = paid(totals)
     amount = fmt.amount(money, totals.cost.currency)
     table.add_row("Cost", amount, "", _cost_remark(totals, origin))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +59,10 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "First token" not in found
     assert found["Effective price"] == ("64.5 %", "of the list price")
     assert found["Prefix breaks"] == ("0", "every prompt was extended")
+
+
+def test_the_effective_price_is_left_out_where_some_input_has_no_weight() -> None:
+    result = samples.audit()
+    assert "A million in" in metrics(result)
+    result.totals = msgspec.structs.replace(result.totals, unweighted_calls=1)
+    assert not {"A million in", "Effective price"} & set(metrics(result))

@@ -279,6 +279,15 @@ def test_a_finding_without_calls_names_none(form: str) -> None:
     assert not facts.strip().endswith("·")
 
 
+def test_a_weight_that_lacks_calls_is_a_lower_bound() -> None:
+    result = samples.audit()
+    assert "≥ 381,701" not in audit("text", result).decode()
+    result.totals = msgspec.structs.replace(result.totals, unweighted_calls=3)
+    text = audit("text", result, width=120).decode()
+    assert re.search(r"Input, weighted +≥ 381,701 .*3 calls without a known weight", text)
+    assert "Input in ordinary input tokens (a lower bound)" in audit("md", result).decode()
+
+
 def test_text_never_cuts_a_figure() -> None:
     result = samples.audit()
     long = samples.Group("a-very-long-model-name-" * 4, result.totals)
