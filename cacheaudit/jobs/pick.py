@@ -20,6 +20,7 @@ from cacheaudit.model.call import Call
 from cacheaudit.model.prompt import Prompt
 from cacheaudit.model.tokens import calibrated
 from cacheaudit.providers.registry import expand
+from cacheaudit.providers.threads import ThreadStore
 
 _LARGEST_DOCUMENT = 64 << 20
 _BODY_FIELDS = ("messages", "input", "contents")
@@ -191,6 +192,13 @@ def _body(value: Any) -> dict[str, Any] | None:
 
 
 def _picked(body: dict[str, Any], spec: str) -> Picked:
+    whole = ThreadStore().rebuild(body)
+    if whole.body is None:
+        # What a body of its own holds is the end of a prompt whose beginning is elsewhere.
+        raise UsageError(
+            f"{spec} holds only what its thread adds. {whole.reason}",
+            "Name the call in a recording that holds the thread from its beginning.",
+        )
     try:
         prompt = expand(body)
     except CacheAuditError as error:

@@ -192,6 +192,30 @@ def test_what_is_no_request(tmp_path: Path) -> None:
     assert "b.json" in result.stderr
 
 
+CONTINUED = {"type": "continue", "previous_message_id": "m0"}
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        {"model": "claude-opus-5", "thread": CONTINUED, "messages": body()["messages"]},
+        {"model": "gpt-6-sol", "previous_response_id": "r0", "input": "next"},
+    ],
+)
+def test_a_request_whose_thread_is_not_there_is_not_compared(
+    tmp_path: Path, short: dict[str, Any]
+) -> None:
+    whole, alone = write(tmp_path, "a.json", body()), write(tmp_path, "b.json", short)
+    record = {"schema": "cacheaudit.call/1", "id": "m1", "started_at": 1, "request": short}
+    recorded = write(tmp_path, "c.session.jsonl", record)
+    for place in (alone, f"{recorded}#m1"):
+        for pair in ((whole, place), (place, whole)):
+            result = run(tmp_path, "diff", *pair, "--json")
+            assert result.exit_code == 2, result.stdout
+            assert "what its thread adds" in result.stderr
+            assert "r0" in result.stderr or "m0" in result.stderr
+
+
 def test_a_list_of_bodies(tmp_path: Path) -> None:
     file = write(tmp_path, "all.json", [body(), body(system="x")])
     document = json.loads(run(tmp_path, "diff", f"{file}#1", f"{file}#2", "--json").stdout)
