@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -113,6 +112,8 @@ def _width(environment: Mapping[str, str], is_terminal: bool) -> int:
     if columns.isdigit() and int(columns) > 0:
         return max(_NARROWEST, min(int(columns), _WIDEST))
     if is_terminal:
+        import shutil
+
         return max(_NARROWEST, min(shutil.get_terminal_size((100, 24)).columns, _WIDEST))
     return 100
 

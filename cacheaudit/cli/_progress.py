@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +29,8 @@ class Bar:
         if now - self._last < _SECONDS_BETWEEN:
             return
         self._last = now
+        import shutil
+
         line = describe(done, whole)[: shutil.get_terminal_size((80, 24)).columns - 1]
         self._write("\r" + line.ljust(self._drawn))
         self._drawn = len(line)

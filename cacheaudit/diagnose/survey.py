@@ -19,7 +19,7 @@ _HOUR = 3_600
 _TIERS = (100_000, 200_000, 272_000)
 FLOOD_TOKENS = 20_000
 # A pause between two stamps that cannot be: beyond it clocks or order disagree.
-_SKEW = 1.0
+_SKEWED = -1.0
 # Purposes for which the same prompt is sent again on purpose.
 _RESENT = frozenset({"keep_alive", "retry", "warm_up", "probe"})
 # What else marks a call: a summary request, or one that only keeps a prefix alive.
@@ -231,7 +231,7 @@ class _Writes:
 
     def add(self, total: int, five: int, hour: int, index: int) -> None:
         """Add one call."""
-        tier = 0 if total <= _TIERS[0] else sum(total > size for size in _TIERS)
+        tier = bisect_left(_TIERS, total)
         if five:
             self.five[tier] += five
             self.last_five[tier] = index
@@ -263,7 +263,7 @@ class _Writes:
 def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
     """Add up a lane. One loop over local names: this is what a healthy call costs."""
     size, same, prior, wrote, hour_before, output = _NO_SIZE, 0, 0, 0, 0, 0
-    total_sum = read_sum = write_sum = unread = timed = 0
+    total_sum = read_sum = write_sum = unread = timed = largest = 0
     busy = 0.0
     low_before: float | None = None
     high_before: float | None = None
@@ -272,8 +272,8 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
         total, read = usage.total_input or 0, usage.cache_read or 0
         five, hour = usage.write_5m or 0, usage.write_1h or 0
         low = high = call.started_at
-        if low is None and call.start_span is not None:
-            low, high = call.start_span.low, call.start_span.high
+        if low is None and (span := call.start_span) is not None:
+            low, high = span.low, span.high
         if wrote:
             again = read - prior
             # Comparisons, here and below: a call of `min` costs as much as many of them.
@@ -283,7 +283,7 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
                 _add_hour(lane, again, hour_before, low_before, high)
         if low is not None and high_before is not None:
             gap = low - high_before
-            if gap > _SOON or gap < -_SKEW:
+            if gap > _SOON or gap < _SKEWED:
                 _note_gap(lane, index, read, gap, (low_before, high))
         grown = total - size - output
         if grown >= FLOOD_TOKENS or total == size or same:
@@ -293,14 +293,15 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
                 writes.hand_over(lane)
                 writes = _Writes(call.model)
             writes.add(total, five, hour, index)
-        wrote = five + hour + (usage.write_other or 0)
-        wrote += (usage.write_30m or 0) + (usage.write_12h or 0)
-        if call.ended_at is not None and low is not None:
-            took = call.ended_at - low
+        is_rare = usage.write_other or usage.write_30m or usage.write_12h
+        wrote = five + hour + (_rare_writes(usage) if is_rare else 0)
+        if low is not None and (end := call.ended_at) is not None:
+            took = end - low
             busy += took
             timed += 1
-            if took < -_SKEW:
+            if took < _SKEWED:
                 lane.skewed.append(index)
+        largest = total if total > largest else largest  # noqa: FURB136
         total_sum += total
         read_sum += read
         write_sum += wrote
@@ -311,8 +312,11 @@ def _add_up(lane: LaneSurvey, members: list[_Member]) -> None:
     _end_repeat(lane, same)
     lane.calls, lane.total, lane.read, lane.written = len(members), total_sum, read_sum, write_sum
     lane.unread, lane.last_written, lane.last_1h = unread, wrote, hour_before
-    lane.largest = max([usage.total_input or 0 for _, _, usage in members])
-    lane.busy, lane.timed = busy, timed
+    lane.largest, lane.busy, lane.timed = largest, busy, timed
+
+
+def _rare_writes(usage: Usage) -> int:
+    return (usage.write_other or 0) + (usage.write_30m or 0) + (usage.write_12h or 0)
 
 
 def _add_hour(
@@ -332,7 +336,7 @@ def _note_gap(
     if gap > _SOON:
         if read and gap <= _HOUR:
             lane.long_hits.append((index, read))
-    elif low is not None and high is not None and high < low - _SKEW:
+    elif low is not None and high is not None and high < low + _SKEWED:
         lane.skewed.append(index)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +21,8 @@ def guarded(items: Iterator[T], source: str, path: Path, problems: ProblemSink) 
 
 def source_failed(source: str, path: Path, error: Exception, problems: ProblemSink) -> None:
     """Count a fault of a source by type and place; the message could quote the file."""
+    import traceback
+
     at = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(at.filename).name}:{at.lineno}"
     problems("source_failed", str(path), f"{source}: {type(error).__name__} at {place}; report it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -86,6 +85,8 @@ def _one(word: str, every: tuple[Rule, ...]) -> set[str]:
     found = {rule.id for rule in every if upper in (rule.id, rule.family) or lower == rule.name}
     if not found:
         known = {name for rule in every for name in (rule.id, rule.name, rule.family)}
+        import difflib
+
         near = difflib.get_close_matches(word, sorted(known), n=2, cutoff=0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else "`cacheaudit rules` lists them."
         raise UsageError(f"There is no rule or family {word!r}.", hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -168,6 +167,8 @@ def own_fields(block: Mapping[str, Any], dropped: frozenset[str]) -> dict[str, A
 
 def decoded_media(data: str) -> tuple[str, int]:
     """Return the digest of base64 data and its decoded size."""
+    import base64
+
     try:
         raw = base64.b64decode(data)
     except (binascii.Error, ValueError):

@@ -176,20 +176,21 @@ def owner_of(provider: str | None, model: str | None) -> str | None:
     return name if name in names() else None
 
 
+@cache
 def names() -> tuple[str, ...]:
-    """Providers that facts are known of."""
-    return tuple(sorted(_files()))
+    """Providers that facts are known of: each has a file, which is read when first needed."""
+    return tuple(sorted(path.stem for path in _DATA.glob("*.toml")))
 
 
 def newest() -> dt.date:
     """Day of the newest fact or check over all files."""
-    days = [day for _, checked, facts in _files().values() for day in (checked, *_days(facts))]
-    return max(days)
+    contents = map(_content, names())
+    return max(day for checked, facts in contents for day in (checked, *_days(facts)))
 
 
 def all_facts(provider: str) -> tuple[Fact, ...]:
     """Every row of one provider, as written."""
-    return _files()[provider][2]
+    return _content(provider)[1]
 
 
 def model_id(model: str) -> str:
@@ -232,7 +233,7 @@ def _forms(model: str) -> Iterator[str]:
 def _rules(owner: str, model: str, day: int | None, surface: str | None) -> Rules:
     forms = tuple(dict.fromkeys(_forms(model))) if model else ()
     best: dict[str, tuple[tuple[int, int, int], Fact]] = {}
-    for fact in _in_force(_files()[owner][2], day):
+    for fact in _in_force(_content(owner)[1], day):
         rank = _rank(fact, forms, surface)
         if rank is not None and (fact.name not in best or rank > best[fact.name][0]):
             best[fact.name] = (rank, fact)
@@ -273,26 +274,21 @@ def _days(facts: tuple[Fact, ...]) -> Iterator[dt.date]:
 
 
 @cache
-def _files() -> dict[str, tuple[dict[str, str], dt.date, tuple[Fact, ...]]]:
-    found: dict[str, tuple[dict[str, str], dt.date, tuple[Fact, ...]]] = {}
-    for file in _DATA.iterdir():
-        if file.name.endswith(".toml"):
-            name, content = _parse(file.read_text("utf-8"), file.name)
-            found[name] = content
-    return found
-
-
-def _parse(text: str, where: str) -> tuple[str, tuple[dict[str, str], dt.date, tuple[Fact, ...]]]:
+def _content(provider: str) -> tuple[dt.date, tuple[Fact, ...]]:
+    """Read a provider's file: the day on which it was checked, and its rows."""
+    path = _DATA / f"{provider}.toml"
     try:
-        raw = tomllib.loads(text)
-        if raw["schema"] != _SCHEMA:
-            raise ConfigError(f"{where}: schema {raw['schema']!r} is not {_SCHEMA}.")
+        raw = tomllib.loads(path.read_text("utf-8"))
+        if raw["schema"] != _SCHEMA or raw["provider"] != provider:
+            raise ConfigError(
+                f"{path.name}: schema {raw['schema']!r} of {raw['provider']!r} is not {_SCHEMA} of "
+                f"{provider!r}."
+            )
         sources = {key: str(entry["title"]) for key, entry in raw["sources"].items()}
-        facts = tuple(_fact(entry, sources) for entry in raw["fact"])
-        return raw["provider"], (sources, raw["checked"], facts)
+        return raw["checked"], tuple(_fact(entry, sources) for entry in raw["fact"])
     except (tomllib.TOMLDecodeError, KeyError, msgspec.ValidationError) as problem:
         raise ConfigError(
-            f"{where} is no file of provider facts: {type(problem).__name__}: {problem}.",
+            f"{path.name} is no file of provider facts: {type(problem).__name__}: {problem}.",
             "Compare it with the other files of its folder.",
         ) from problem
 

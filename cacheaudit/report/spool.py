@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import io
 import weakref
 from collections.abc import Iterator
-from typing import IO, cast
+from typing import IO
 
 import msgspec
 
@@ -25,13 +25,7 @@ class CallSpool:
     """
 
     def __init__(self) -> None:
-        # Closed with the object: nothing outlives the result that reads it.
-        self._file = cast(
-            "IO[bytes]",
-            tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES),  # noqa: SIM115
-        )
-        # Closed in silence when the spool is no longer used: its user need not know of the file.
-        weakref.finalize(self, self._file.close)
+        self._file: IO[bytes] = io.BytesIO()
         self._pending: list[CallRow] = []
         self._amended: dict[str, tuple[int, str | None]] = {}
         self._count = 0
@@ -93,3 +87,13 @@ class CallSpool:
             self._file.seek(0, 2)
             self._file.write(_encoder.encode_lines(self._pending))
             self._pending.clear()
+            if isinstance(self._file, io.BytesIO) and self._file.tell() > IN_MEMORY_BYTES:
+                self._file = self._on_disk(self._file)
+
+    def _on_disk(self, held: io.BytesIO) -> IO[bytes]:
+        import tempfile
+
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object, in silence
+        weakref.finalize(self, file.close)
+        file.write(held.getbuffer())
+        return file

@@ -34,6 +34,8 @@ from cacheaudit.simulate.turns import (
 _DAY: Final = 86_400
 _NO_DAY: Final = -1
 _NEVER: Final = float("inf")
+_Service = tuple[str | None, str | None, str | None, str | None, str | None, str | None, str, bool]
+"""What prices of a call depend on, its day and size apart."""
 
 
 class Tokens:
@@ -162,9 +164,8 @@ class Judge:
         self.left_out: dict[str, int] = {}
         self._book = book
         self._currency = currency
-        self._rates: dict[tuple[object, ...], Rates | None] = {}
+        self._rates: dict[tuple[_Service, int], Rates | None] = {}
         self._by_card: dict[tuple[str, Decimal], Rates] = {}
-        self._last: tuple[tuple[object, ...], Rates | None] = ((), None)
 
     def session(self, session: Session) -> Judged:
         """Try every policy on a session."""
@@ -172,15 +173,28 @@ class Judge:
         for lane in session.lanes().values():
             fit = self._fit(lane)
             row: _Row | None = None
+            known: _Service | None = None
+            begins = ends = 0.0
             for (call, usage, at), turn in zip(fit, turns(fit), strict=True):
-                day = _NO_DAY if call.relative_time else int(at // _DAY)
-                rates = self._rates_of(call, usage, day)
-                if rates is None:
+                service = (
+                    call.provider,
+                    call.model,
+                    call.surface,
+                    usage.speed,
+                    usage.service_tier,
+                    usage.inference_geo,
+                    usage.dialect,
+                    call.relative_time,
+                )
+                if service != known or not begins <= at < ends:  # most calls are as the one before
+                    day, begins, ends = _day_of(call, at)
+                    rates, holds = self._rates_of(call, usage, (service, day))
+                    known = service if holds else None
+                    row = None if rates is None else work.row(rates, day, call.lane == "main")
+                if row is None:
                     self._leave_out("no_rates")
-                    continue
-                if row is None or row.rates is not rates or row.day != day:
-                    row = work.row(rates, day, call.lane == "main")
-                work.add(row, usage, turn)
+                else:
+                    work.add(row, usage, turn)
         return work.judged()
 
     def _fit(self, lane: Sequence[Call]) -> list[tuple[Call, Usage, float]]:
@@ -199,28 +213,20 @@ class Judge:
     def _leave_out(self, reason: str) -> None:
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
-    def _rates_of(self, call: Call, usage: Usage, day: int) -> Rates | None:
-        key: tuple[object, ...] = (
-            call.provider,
-            call.model,
-            call.surface,
-            usage.speed,
-            usage.service_tier,
-            usage.inference_geo,
-            day,
-            usage.dialect,
-        )
-        if key == self._last[0]:
-            return self._last[1]  # most calls are as the one before
+    def _rates_of(
+        self, call: Call, usage: Usage, key: tuple[_Service, int]
+    ) -> tuple[Rates | None, bool]:
+        """Find the rates of a call, and say whether they hold for all calls of its service and day.
+
+        They do not where they depend on the size of the prompt.
+        """
         found = self._rates.get(key)
         if found is None and (self._book is not None or key not in self._rates):
             found = self._look_up(call, usage)
             if self._is_tiered(call, usage):
-                return found
+                return found, False
             self._rates[key] = found
-        if found is not None:
-            self._last = (key, found)
-        return found
+        return found, found is not None
 
     def _is_tiered(self, call: Call, usage: Usage) -> bool:
         return self._book is not None and self._book.is_tiered(
@@ -272,11 +278,13 @@ class _Row:
     """
 
     __slots__ = (
-        "day", "ideal", "loud", "output", "policies", "quiet", "rates", "searches", "settings",
+        "day", "ideal", "is_priced", "loud", "output", "policies", "quiet", "rates", "searches",
+        "settings",
     )  # fmt: skip
 
     def __init__(self, rates: Rates, day: int, settings: Sequence[Setting]) -> None:
         self.rates = rates
+        self.is_priced = rates.unit is not None
         self.day = day
         self.loud = Tokens()
         self.ideal = Tokens()
@@ -315,8 +323,8 @@ class _Session:
     def add(self, row: _Row, usage: Usage, figures: Figures) -> None:
         """Add one call."""
         self._calls += 1
-        rates, output = row.rates, usage.output
-        if rates.unit is None or output is None or (output and rates.output is None):
+        output = usage.output
+        if output is None or not row.is_priced or (output and row.rates.output is None):
             self._unpriced += 1
         else:
             row.output += output
@@ -330,13 +338,14 @@ class _Session:
             ideal.uncached += new
         else:
             ideal.short += new
-        is_quiet = (gap is None or gap < SHORTEST) and following < SOONEST
+        is_quiet = following < SOONEST and (gap is None or gap < SHORTEST)
         recorded = row.quiet if is_quiet else row.loud
         recorded.uncached += uncached
         recorded.read += read
         recorded.long += long
         recorded.short += written - long
-        recorded.gained += read > 0
+        if read:
+            recorded.gained += 1
         if is_quiet:
             return
         turn = Turn(*figures)
@@ -344,7 +353,7 @@ class _Session:
             self._expiries += 1
             self._rewritten += turn.repeated - turn.read
         for setting, tokens in zip(row.settings, row.policies, strict=True):
-            _add(tokens, turn, setting, rates)
+            _add(tokens, turn, setting, row.rates)
 
     def judged(self) -> Judged:
         """Price the sums."""
@@ -423,6 +432,14 @@ def _total(parts: Sequence[Tokens]) -> Tokens:
         for name in Tokens.__slots__:
             setattr(total, name, getattr(total, name) + getattr(tokens, name))
     return total
+
+
+def _day_of(call: Call, at: float) -> tuple[int, float, float]:
+    """Number the day of a call, and say when it begins and ends."""
+    if call.relative_time:
+        return _NO_DAY, -_NEVER, _NEVER
+    number = int(at // _DAY)
+    return number, number * _DAY, (number + 1) * _DAY
 
 
 def _is_plain(call: Call, usage: Usage) -> bool:

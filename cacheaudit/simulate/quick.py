@@ -7,6 +7,7 @@ everything cached before is read, or nothing after a pause longer than the lifet
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -99,11 +100,12 @@ def predict_sizes(calls: Iterable[Call]) -> Quick:
             outlasted one of several lifetimes.
     """
     found: dict[str, Predicted] = {}
-    lanes: dict[str, list[_Turn]] = {}
-    seen: dict[str, dict[str, float]] = {}
+    lanes: dict[str, list[_Turn]] = defaultdict(list)
+    latest: dict[str, dict[str, float]] = defaultdict(dict)
     known: dict[_Key, _Facts | None] = {}
-    last: _Key | None = None
+    last: tuple[str | None, str | None, str | None] | None = None
     facts: _Facts | None = None
+    midnight = 0.0
     for call in calls:
         usage, span = call.usage, call.start_span
         if call.prompt is not None or (call.extra and not _ISOLATION.isdisjoint(call.extra)):
@@ -120,20 +122,21 @@ def predict_sizes(calls: Iterable[Call]) -> Quick:
         total = usage.total_input if usage.context_input is None else usage.context_input
         if total is None or (not total and call.error is not None):
             continue
-        key = (call.provider, call.model, call.surface, int(high // _DAY))
-        if key != last:  # most calls are as the one before
+        service = (call.provider, call.model, call.surface)
+        if service != last or not 0 <= high - midnight < _DAY:  # most calls are as the one before
+            number = int(high // _DAY)
+            last, midnight = service, number * _DAY
+            key = (*service, number)
             if key not in known:
                 known[key] = _facts(call)
-            last, facts = key, known[key]
+            facts = known[key]
         if facts is None:
             continue
-        turns = lanes.get(call.lane)
-        if turns is None:
-            turns = lanes[call.lane] = []
-        outcome = _outcome(call, usage, total, low, high, facts, turns, seen)
+        others = latest[facts.model]
+        outcome = _outcome(call, usage, total, low, high, facts, lanes[call.lane], others)
         if outcome is not None:
             found[call.id] = outcome
-        seen.setdefault(facts.model, {})[call.lane] = high
+        others[call.lane] = high
     used = {id(facts.rules): facts.rules for facts in known.values() if facts is not None}
     return Quick(found, tuple(used.values()))
 
@@ -146,13 +149,17 @@ def _outcome(
     high: float,
     facts: _Facts,
     turns: list[_Turn],
-    seen: dict[str, dict[str, float]],
+    others: dict[str, float],
 ) -> Predicted | None:
+    """Predict a call, and keep it for the next of its lane.
+
+    ``others`` holds when each lane last began a call of the same model.
+    """
     parent = turns[-1] if turns else None
     if parent is not None and parent.readable > high:
         parent = _parent(turns, high)
-    wrote = usage.cache_write
-    cached = total if not (usage.cache_read or wrote) else total - (usage.uncached_input or 0)
+    has_cache = usage.cache_read or usage.cache_write
+    cached = total - (usage.uncached_input or 0) if has_cache else total
     begins = call.first_token_at if call.first_token_at is not None else call.ended_at
     own = _ttl(usage)
     ttl = own if own is not None or parent is None else parent.ttl
@@ -160,7 +167,8 @@ def _outcome(
     turns.append(
         _Turn(
             cached,
-            high + _MOMENT if begins is None else max(high, begins),
+            # A comparison: a call of `max` costs as much as many of them.
+            high + _MOMENT if begins is None else begins if begins > high else high,  # noqa: FURB136
             low,
             high,
             ttl,
@@ -177,7 +185,7 @@ def _outcome(
         or parent.model != facts.model
         or cached < parent.cached
         or (call.boundaries and any(b.kind in _BREAKS for b in call.boundaries))
-        or not (usage.cache_read or wrote)
+        or not has_cache
     ):
         return None
     seconds = facts.seconds.get(parent.ttl or facts.default)
@@ -189,7 +197,7 @@ def _outcome(
     elif parent.readable > high:
         read, why = 0, "not_yet_readable"
     if high - parent.low >= seconds:
-        if low - parent.high < seconds or _kept_by_others(call.lane, high, seen.get(facts.model)):
+        if low - parent.high < seconds or _kept_by_others(call.lane, high, others):
             return None
         if parent.is_mixed and low - parent.high < facts.longest:
             raise NotQuick  # an older part may live longer
@@ -199,10 +207,8 @@ def _outcome(
     return Predicted(read, cached - read, total - cached, why)
 
 
-def _kept_by_others(lane: str, at: float, lanes: dict[str, float] | None) -> bool:
-    return lanes is not None and any(
-        other != lane and at - last < _HOUR for other, last in lanes.items()
-    )
+def _kept_by_others(lane: str, at: float, others: dict[str, float]) -> bool:
+    return any(other != lane and at - last < _HOUR for other, last in others.items())
 
 
 def _parent(turns: list[_Turn], at: float) -> _Turn | None:

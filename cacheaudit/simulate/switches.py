@@ -6,7 +6,6 @@ them for the whole run. A result states every switch that differs from its defau
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Final
 
@@ -217,6 +216,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True):
 def _check(name: str, value: str) -> None:
     switch = _BY_NAME.get(name)
     if switch is None:
+        import difflib
+
         near = difflib.get_close_matches(name, _BY_NAME, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "Switches: " + ", ".join(sorted(_BY_NAME))
         raise UsageError(f"There is no switch {name!r}.", hint)

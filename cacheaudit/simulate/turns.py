@@ -76,18 +76,20 @@ Figures = tuple[int, int, int, int, int, bool, float, float, float | None, float
 def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Figures]:
     """Read the calls of a lane, with their starts, as turns."""
     cached = size = 0
-    lifetime = "5m"
+    model: str | None = None
     gap: float | None = None
-    last = len(fit) - 1
-    for index, (call, usage, at) in enumerate(fit):
+    after = SECONDS["5m"]
+    count = len(fit)
+    for place, (call, usage, at) in enumerate(fit, 1):
         read, long, short = usage.cache_read or 0, usage.write_1h or 0, usage.write_5m or 0
         written = long + short + (usage.write_other or 0)
         uncached = usage.uncached_input or 0
         total = uncached + read + written
         repeated, expired, shared = read, False, read
-        before = after = SECONDS[lifetime]
-        if gap is not None and _goes_on(call, fit[index - 1][0]):
-            shared = min(total, size)
+        before = after
+        if gap is not None and call.model == model and not (call.boundaries and _is_broken(call)):
+            # Comparisons: a call of `min` or `max` costs as much as many of them.
+            shared = total if total < size else size  # noqa: FURB136
             if shared < read:
                 shared = read
             if gap >= before:
@@ -96,24 +98,21 @@ def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Figures]:
                     # What a shorter prompt has in common with the one before is not known.
                     repeated = cached
         following = _NEVER
-        if index < last:
-            following = fit[index + 1][2] - at
+        if place < count:
+            following = fit[place][2] - at
             if following < 0.0:
                 following = 0.0
         if long or short:
-            lifetime = "1h" if long else "5m"
-            after = SECONDS[lifetime]
+            after = SECONDS["1h" if long else "5m"]
         yield (
             uncached, read, written, long, repeated, expired, before, after, gap, following, shared,
         )  # fmt: skip
-        cached, size, gap = read + written, total, following
+        cached, size, gap, model = read + written, total, following, call.model
 
 
-def _goes_on(call: Call, before: Call) -> bool:
-    """Whether a call continues the conversation of the one before."""
-    if call.model != before.model:
-        return False
-    return not (call.boundaries and any(b.kind in _BROKEN for b in call.boundaries))
+def _is_broken(call: Call) -> bool:
+    """Whether a call with boundaries before it does not go on from the call before."""
+    return any(boundary.kind in _BROKEN for boundary in call.boundaries)
 
 
 def under(turn: Turn, setting: Setting, most: int) -> Parts:

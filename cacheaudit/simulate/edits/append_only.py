@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from typing import ClassVar
 
 from cacheaudit.model.call import Call
@@ -81,6 +80,8 @@ def _appended(
         return list(mine)
     old = [block.digest for block in sent[head:]]
     new = [block.digest for block in mine[head:]]
+    from difflib import SequenceMatcher
+
     parts = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     if len(old) > 1 and not any(tag == "equal" for tag, *_ in parts):
         if not summaries:
