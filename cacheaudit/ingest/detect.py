@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import os
 import pkgutil
@@ -17,6 +18,7 @@ from cacheaudit.model.ports import Head, Source
 HEAD_BYTES = 64 << 10
 HEAD_LINES = 40
 _SCAN = 1 << 20
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Windows behind the head that are looked at before a file counts as unknown.
 _FURTHER = 16
 
@@ -68,6 +70,10 @@ def heads(path: Path, limit: int, lines: Iterable[int], start: int = 0) -> Itera
         if start:
             stream.seek(start)
         data = stream.read(limit)
+    if not start and data.startswith(_UTF16):
+        whole = len(data) == size
+        data = data.decode("utf-16", errors="replace").encode()
+        size = len(data) if whole else max(size, len(data) + 1)
     document = None
     if len(data) == size and data.lstrip()[:1] in (b"{", b"["):
         document = decode(data)

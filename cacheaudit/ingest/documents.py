@@ -40,7 +40,7 @@ def json_records(
         for number, value in json_lines(path, problems):
             yield from _objects(path, problems, number, value, lists)
         return
-    data = _read(path, problems)
+    data = read_whole(path, problems)
     if not data.strip():
         return
     value, elements = _document(data, path, problems, lists)
@@ -100,9 +100,7 @@ def _is_lines(path: Path) -> bool:
                 head += more
     except OSError:
         return True  # the line reader says what is wrong with the file
-    encoding = _BOMS.get(head[:2])
-    if encoding is not None:
-        head = head.decode(encoding, errors="replace").encode()
+    head = as_utf8(head)
     line, found, rest = head.lstrip().partition(b"\n")
     if not found or not rest.strip():
         return False
@@ -120,15 +118,21 @@ def _continues(line: bytes) -> bool:
     return line.rstrip().endswith((b"{", b"[", b","))
 
 
-def _read(path: Path, problems: ProblemSink) -> bytes:
+def read_whole(path: Path, problems: ProblemSink) -> bytes:
+    """Read a file as UTF-8, whatever its mark says; nothing where it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
         count_unreadable(path, error, problems)
         return b""
-    encoding = _BOMS.get(data[:2])
-    if encoding == "utf-16":
+    if _BOMS.get(data[:2]) == "utf-16":
         problems("encoding", str(path), "file is UTF-16, read as such")
+    return as_utf8(data)
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Return the beginning of a file, or all of it, as UTF-8 without its mark."""
+    encoding = _BOMS.get(data[:2])
     return data if encoding is None else data.decode(encoding, errors="replace").encode()
 
 

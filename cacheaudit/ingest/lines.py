@@ -26,6 +26,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 # An escape: both halves of a pair, a half alone (the group), or any other.
 _ESCAPE = re.compile(
@@ -203,30 +204,56 @@ def line_chunks(
             stream.seek(start)
         buffer = bytearray(WINDOW)
         held, dropping = 0, False  # bytes of a line in front that has not ended
+        base, dropped = start, 0  # places in the file: of the buffer, of a line that is dropped
         while count := stream.readinto(memoryview(buffer)[held:]):
             end = held + count
+            if not base and buffer.startswith(_UTF16):
+                yield from _transcoded_chunks(path, problems)
+                return
             cut = buffer.rfind(b"\n", held, end) + 1
             if not cut:
-                dropping = dropping or end > MAX_LINE
+                if not dropping and end > MAX_LINE:
+                    dropping, dropped = True, base
                 held = 0 if dropping else end
+                base += end - held
                 if held == len(buffer):
                     buffer += bytes(min(held, _GROWTH))
                 continue
             first = 0
             if dropping:
-                problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
+                _count_too_long(path, dropped, problems)
                 first = buffer.find(b"\n")  # the end of the dropped line is a line of its own
                 dropping = False
             yield buffer, first, cut
+            base += cut
             held = end - cut
             rest = buffer[cut:end]
             if len(buffer) > WINDOW >= 2 * held:
                 buffer = bytearray(WINDOW)
             buffer[:held] = rest
         if dropping:
-            problems("too_long_line", str(path), f"over {MAX_LINE >> 20} MiB")
+            _count_too_long(path, dropped, problems)
         elif held:
             yield buffer, 0, held
+
+
+def _count_too_long(path: Path, place: int, problems: ProblemSink) -> None:
+    """Count the line that begins at a byte; its number is worked out now, since few are."""
+    number, left = 1, place
+    with path.open("rb", buffering=0) as stream:
+        while left and (chunk := stream.read(min(left, CHUNK))):
+            number += chunk.count(b"\n")
+            left -= len(chunk)
+    problems("too_long_line", f"{path}:{number}", f"over {MAX_LINE >> 20} MiB")
+
+
+def _transcoded_chunks(path: Path, problems: ProblemSink) -> Iterator[tuple[bytearray, int, int]]:
+    encoding = "utf-16"
+    problems("encoding", str(path), f"file is {encoding}, read as such")
+    with path.open(encoding=encoding, errors="replace") as text:
+        for line in text:
+            data = bytearray(line.encode())
+            yield data, 0, len(data)
 
 
 def line_before(path: Path, offset: int, distance: int) -> tuple[int, int]:

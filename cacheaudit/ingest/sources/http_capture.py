@@ -8,14 +8,16 @@ client is read; credentials never leave this module.
 
 from __future__ import annotations
 
+import codecs
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from cacheaudit.dialects.sse import LONGEST, SseDecoder, SseEvent, decode_sse
 from cacheaudit.ingest._fields import Record, is_absent, mapping, sequence, text
 from cacheaudit.ingest.answers import is_event_stream, raw_usage
-from cacheaudit.ingest.documents import count_unreadable, json_records
+from cacheaudit.ingest.documents import as_utf8, count_unreadable, json_records, read_whole
 from cacheaudit.ingest.exchange import Exchange, Exchanges
 from cacheaudit.ingest.unpack import (
     UnpackError,
@@ -86,7 +88,7 @@ class HttpCaptureSource:
         exchanges = Exchanges(str(path), path.stem, problems)
         try:
             with path.open("rb") as stream:
-                streamed = is_event_stream(stream.read(4096))
+                streamed = is_event_stream(as_utf8(stream.read(4096)))
         except OSError as error:
             count_unreadable(path, error, problems)
             return
@@ -286,7 +288,7 @@ def _from_stream(path: Path, problems: ProblemSink) -> Iterator[Exchange]:
     events: list[SseEvent] = []
     number = 0
     decoder = SseDecoder()
-    with path.open("rb") as stream:
+    with _opened(path, problems) as stream:
         for event in decode_sse(iter(lambda: stream.read(_STREAM_CHUNK), b""), decoder):
             if events and _begins(event):
                 number += 1
@@ -297,6 +299,17 @@ def _from_stream(path: Path, problems: ProblemSink) -> Iterator[Exchange]:
         yield _streamed(events, number + 1)
     if decoder.dropped:
         problems("too_long_line", str(path), f"{decoder.dropped} events over {LONGEST >> 20} MiB")
+
+
+def _opened(path: Path, problems: ProblemSink) -> BinaryIO:
+    """Open a file; one that is marked as UTF-16 is read at once."""
+    stream = path.open("rb")
+    mark = stream.read(2)
+    stream.seek(0)
+    if mark not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return stream
+    stream.close()
+    return io.BytesIO(read_whole(path, problems))
 
 
 def _begins(event: SseEvent) -> bool:

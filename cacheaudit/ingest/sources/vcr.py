@@ -14,7 +14,7 @@ from typing import Any, Final
 from cacheaudit._lazy import need
 from cacheaudit.errors import MissingExtraError
 from cacheaudit.ingest._fields import mapping, text
-from cacheaudit.ingest.documents import count_unreadable, json_records
+from cacheaudit.ingest.documents import as_utf8, count_unreadable, json_records, read_whole
 from cacheaudit.ingest.exchange import Exchange, Exchanges
 from cacheaudit.ingest.unpack import (
     UnpackError,
@@ -76,7 +76,7 @@ class VcrSource:
 def _interactions(path: Path, problems: ProblemSink) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with path.open("rb") as stream:
-            head = stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
+            head = as_utf8(stream.read(64)).lstrip()
     except OSError as error:
         count_unreadable(path, error, problems)
         return
@@ -95,10 +95,8 @@ def _from_yaml(
     yaml: ModuleType, path: Path, problems: ProblemSink
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the whole cassette; where it is broken, every interaction for itself."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        count_unreadable(path, error, problems)
+    data = read_whole(path, problems)
+    if not data:
         return
     try:
         content = data.decode()

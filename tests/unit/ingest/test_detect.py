@@ -85,6 +85,27 @@ def test_the_name_does_not_matter(path: Path, tmp_path: Path) -> None:
     assert source.name == WANTED[path]
 
 
+def _texts() -> list[Path]:
+    files = [*WANTED, *(path for path, _ in agents_files() if path.suffix != ".db")]
+    return [path for path in files if recognise(path) is not None]
+
+
+def test_files_marked_as_utf_16_are_recognised_and_read_alike(tmp_path: Path) -> None:
+    for path in _texts():
+        same = tmp_path / path.parent.name / path.name  # some sources name sessions by the folder
+        same.parent.mkdir(exist_ok=True)
+        same.write_text(path.read_text(encoding="utf-8"), encoding="utf-16")
+        source = recognise(path)
+        assert source is not None
+        assert recognise(same) is source, path
+        problems, expected = Problems(), list(source.read(path, Problems()))
+        found = list(source.read(same, problems))
+        assert [(c.id, c.usage, c.at) for c in found] == [
+            (c.id, c.usage, c.at) for c in expected
+        ], path
+        assert problems.count("encoding") == 1 or not expected, path
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -80,7 +80,11 @@ def test_runs_of_lines_join_to_the_file_without_its_overlong_lines(
     assert all(run.endswith(b"\n") for run in runs[:-1])
     kept = b"\n".join(b"" if len(line) > 8 else line for line in written)
     assert b"".join(runs).rstrip(b"\n") == kept.rstrip(b"\n")
-    assert problems.count("too_long_line") == sum(size > 8 for size in sizes)
+    dropped = [number for number, size in enumerate(sizes, 1) if size > 8]
+    assert problems.count("too_long_line") == len(dropped)
+    places = [place.partition(": ")[0] for _, _, found in problems.items() for place in found]
+    assert places == [f"{path}:{number}" for number in dropped][: len(places)]
+    assert bool(places) == bool(dropped)
 
 
 def test_reading_can_go_on_where_it_stopped(tmp_path: Path) -> None:
