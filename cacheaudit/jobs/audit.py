@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from cacheaudit._version import __version__
 from cacheaudit.diagnose.cross import CrossState
 from cacheaudit.diagnose.runner import Diagnosis, diagnose
+from cacheaudit.errors import StoreError
 from cacheaudit.ingest.corpus import Amendment, Corpus
 from cacheaudit.ingest.problems import Problems
 from cacheaudit.jobs.checks import Recorded, checks
@@ -49,6 +52,9 @@ from cacheaudit.report.result import (
 )
 from cacheaudit.report.spool import CallSpool
 from cacheaudit.simulate.quick import Predicted as Quick
+
+if TYPE_CHECKING:
+    from cacheaudit.store.store import Store
 
 _Key = tuple[str, str, str]
 _NOTHING: Final = Diagnosis(findings=(), changes={})
@@ -239,14 +245,31 @@ class _Work:
             for session in stored_sessions(store):
                 sources[session.source] = sources.get(session.source, 0) + 1
                 self.take(session)
-        scope = Scope(
-            sources=dict(sorted(sources.items())),
-            sessions=len(self._sessions),
-            calls=len(self._spool),
-            first=self._moments.first_iso,
-            last=self._moments.last_iso,
-        )
-        return self._finish(scope, [])
+            scope = Scope(
+                sources=dict(sorted(sources.items())),
+                sessions=len(self._sessions),
+                calls=len(self._spool),
+                first=self._moments.first_iso,
+                last=self._moments.last_iso,
+            )
+            result = self._finish(scope, [])
+            result.data_quality.extend(self._keep(store))
+        return result
+
+    def _keep(self, store: Store) -> list[Quality]:
+        """Put what was found, and the prices that it rests on, beside the calls.
+
+        A run over some of the calls, or with some of the rules, would replace more than it knows.
+        """
+        if self._rules is not None or self._since is not None or self._until is not None:
+            return []
+        used = (price_used(card) for card in self._tally.cards.values())
+        try:
+            store.record_prices({card.id: msgspec.to_builtins(card) for card in used})
+            store.replace_findings(self._findings, sorted(self._sessions))
+        except StoreError as error:  # one may read a store that one may not write
+            return [Quality("findings_not_stored", 1, [error.message])]
+        return []
 
     def _finish(self, scope: Scope, quality: list[Quality]) -> AuditResult:
         self._correct_totals()

@@ -43,6 +43,7 @@ _QUALITY = {
     "output_may_be_low": "files whose output may be too low",
     "output_not_recorded": "files without output tokens",
     "unknown_model": "calls of a model without a price",
+    "findings_not_stored": "results that could not be written into the store",
 }
 
 

@@ -15,6 +15,9 @@ from cacheaudit.store.records import Decision
 from cacheaudit.store.tables import decisions, findings, prices
 from cacheaudit.store.types import to_json
 
+# Sessions named in one statement: databases allow some thousand values in it.
+_AT_ONCE = 500
+
 
 def put_prices(connection: Connection, cards: Mapping[str, Any]) -> None:
     """Remember rate cards by id; a card that changed under its id is kept beside the older one."""
@@ -33,8 +36,9 @@ def get_prices(connection: Connection) -> Iterator[tuple[str, Any]]:
 
 def put_findings(connection: Connection, found: Iterable[Finding], about: Sequence[str]) -> None:
     """Replace the findings of some sessions."""
-    if about:
-        connection.execute(findings.delete().where(findings.c.session.in_(about)))
+    for start in range(0, len(about), _AT_ONCE):
+        some = about[start : start + _AT_ONCE]
+        connection.execute(findings.delete().where(findings.c.session.in_(some)))
     connection.execute(findings.delete().where(findings.c.session.is_(None)))
     rows = [_finding_row(finding) for finding in found]
     if rows:

@@ -51,6 +51,14 @@ def test_findings_come_back_and_replace_the_old_ones(url: str) -> None:
         assert store.findings() == [kept, other]
 
 
+def test_findings_of_any_number_of_sessions_are_replaced(url: str) -> None:
+    names = [f"s{number}" for number in range(70_000)]  # more than a statement may name
+    with open_store(url) as store:
+        store.replace_findings([FINDING], names)
+        store.replace_findings([], [*names, "s"])
+        assert store.findings() == []
+
+
 def test_decisions_keep_both_prices(url: str) -> None:
     made = [
         Decision(
