@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from cacheaudit.errors import MissingExtraError
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.pricing.names import candidates, choose_table, variant
 from cacheaudit.pricing.plan import Plan, build_plan
@@ -21,15 +23,15 @@ class PriceBook:
     Args:
         extra: Price files of the user, which replace built-in models of the same name; of two
             that price the same model the later one counts.
-        genai_prices: Also ask the installed ``genai-prices`` package for models that no table
-            knows.
+        genai_prices: Also ask the ``genai-prices`` package for models that no table knows;
+            ``None``: where it is installed. It is loaded with the first such model.
 
     Raises:
         ConfigError: A price file is wrong.
         MissingExtraError: ``genai-prices`` is asked for and not installed.
     """
 
-    def __init__(self, extra: Sequence[Path] = (), *, genai_prices: bool = False) -> None:
+    def __init__(self, extra: Sequence[Path] = (), *, genai_prices: bool | None = None) -> None:
         self._builtin: dict[str, Table | None] = {}
         self._own: list[Table] = []
         self._plans: dict[_Key, Plan] = {}
@@ -39,10 +41,9 @@ class PriceBook:
 
             for path in extra:
                 self._own = load_user_file(path) + self._own
+        self._may_be_installed = genai_prices is None
         if genai_prices:
-            from cacheaudit.pricing.genai_source import GenaiSource
-
-            self._live = GenaiSource().table
+            self._live = _installed()
 
     def card(
         self,
@@ -174,11 +175,28 @@ class PriceBook:
                 seller = self.table(other)
                 if seller is not None and (model_id := _match(seller, model)):
                     return seller, model_id, f"served by {name} at the list price of {other}"
-        if self._live is not None:
-            live = self._live(name, model, builtin.as_of if builtin else builtin_as_of())
-            if live is not None:
-                return live, live.models[0], None
+        live = self._from_package(name, model, builtin)
+        return None if live is None else (live, live.models[0], None)
+
+    def _from_package(self, name: str, model: str, builtin: Table | None) -> Table | None:
+        """Ask ``genai-prices``, where it may be asked."""
+        if self._may_be_installed:
+            self._may_be_installed = False
+            with contextlib.suppress(MissingExtraError):
+                self._live = _installed()
+        if self._live is None:
+            return None
+        found = self._live(name, model, builtin.as_of if builtin else builtin_as_of())
+        # Of a seller that we know, what is like a model in our table is not taken for it.
+        if found is None or builtin is None or found.models[0].lower() in candidates(model):
+            return found
         return None
+
+
+def _installed() -> Fallback:
+    from cacheaudit.pricing.genai_source import GenaiSource
+
+    return GenaiSource().table
 
 
 def _same_model(builtin: Table | None, own: str, asked: str) -> bool:

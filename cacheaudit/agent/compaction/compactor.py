@@ -90,7 +90,7 @@ class Compactor:
         self._settings = settings or Compaction()
         self._originals = Originals(store)
         self._audit = audit
-        self._book = prices or PriceBook()
+        self._book = prices or PriceBook(genai_prices=False)  # loading it would hold up a turn
         self._now = (clock or SystemClock()).now
         self._pins: dict[str, str] = {}
         self._pinned_calls: set[str] = set()

@@ -60,7 +60,7 @@ class KeepAliveService:
         self._timer = Timer(self._tick, faults)
         self.keeper = Keeper(
             settings,
-            book or PriceBook(),
+            book or PriceBook(genai_prices=False),
             now,
             faults,
             write=self._write,

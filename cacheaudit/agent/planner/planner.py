@@ -75,7 +75,7 @@ class BreakpointPlanner:
 
     def __init__(self, policy: PlanPolicy | None = None, book: PriceBook | None = None) -> None:
         self.policy = policy or PlanPolicy()
-        self._book = book or PriceBook()
+        self._book = book or PriceBook(genai_prices=False)  # loading it would hold up a request
         self._memory = Memory(self.policy)
         self._shelf = Shelf()
         self._lock = threading.Lock()

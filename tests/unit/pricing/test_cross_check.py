@@ -160,7 +160,7 @@ def _all(book: PriceBook) -> Iterator[Difference]:
 
 @pytest.fixture(scope="module")
 def book() -> PriceBook:
-    return PriceBook()
+    return PriceBook(genai_prices=False)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cacheaudit.errors import ConfigError, MissingExtraError
+from cacheaudit.jobs.inputs import Inputs, silent
+from cacheaudit.jobs.usage import usage
 from cacheaudit.model.clock import parse_time
 from cacheaudit.pricing.book import PriceBook
 
@@ -188,8 +190,8 @@ def test_bad_json(tmp_path: Path) -> None:
 
 def test_genai_prices_fills_in_what_our_tables_lack() -> None:
     pytest.importorskip("genai_prices")
-    assert PriceBook().card("voyageai", "voyage-3.5", NOV) is None
-    book = PriceBook(genai_prices=True)
+    assert PriceBook(genai_prices=False).card("voyageai", "voyage-3.5", NOV) is None
+    book = PriceBook()  # installing it is all that it takes
     card = book.card("voyageai", "voyage-3.5", NOV)
     assert card is not None
     assert card.source.startswith("genai-prices ")
@@ -206,3 +208,40 @@ def test_genai_prices_missing_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(MissingExtraError, match="genai-prices"):
         PriceBook(genai_prices=True)
+    assert PriceBook().card("voyageai", "voyage-3.5", NOV) is None
+
+
+def test_genai_prices_reaches_the_bill(tmp_path: Path) -> None:
+    pytest.importorskip("genai_prices")
+    record = {
+        "schema": "cacheaudit.call/1",
+        "id": "m1",
+        "started_at": "2026-11-20T12:00:00Z",
+        "provider": "cursor",
+        "model": "composer-2.5",
+        "response": {
+            "usage": {
+                "prompt_tokens": 1000,
+                "prompt_tokens_details": {"cached_tokens": 400},
+                "completion_tokens": 10,
+            }
+        },
+    }
+    file = tmp_path / "a.session.jsonl"
+    file.write_text(json.dumps(record))
+    found = usage(Inputs(paths=(file,), environment={}, home=tmp_path), "day", silent)
+    price = calc_price_of("composer-2.5", "cursor", fresh=600, read=400, output=10)
+    assert Decimal(found.totals.cost.computed or 0) == price > 0
+    assert found.totals.cost.unpriced_calls == 0
+
+
+def calc_price_of(model: str, seller: str, *, fresh: int, read: int, output: int) -> Decimal:
+    package = pytest.importorskip("genai_prices")
+    counts = package.Usage(input_tokens=fresh + read, cache_read_tokens=read, output_tokens=output)
+    price: Decimal = package.calc_price(counts, model, provider_id=seller).total_price
+    return price
+
+
+@pytest.mark.parametrize("model", ["gpt-5.3-codex-spark", "gpt-5.6-sol-next", "gpt-99"])
+def test_a_neighbour_in_genai_prices_is_no_price(model: str) -> None:
+    assert PriceBook().card("openai", model, NOV) is None
