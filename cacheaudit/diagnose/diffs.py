@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,10 +12,12 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.reach import Reach, reach, size_before
 from cacheaudit.diagnose.shapes import Shape, block_at, names_of, shape_of, text_of
-from cacheaudit.diagnose.volatile import Variation, explain
 from cacheaudit.model.call import Call
 from cacheaudit.model.change import Change, first_change
 from cacheaudit.model.prompt import ContentBlock, Prompt, chain, digest
+
+if TYPE_CHECKING:
+    from cacheaudit.diagnose.volatile import Variation
 
 # A client's own line in front of its system prompt: no header of HTTP, but written like one.
 _HEADER: Final = re.compile(r"\s*x-[\w-]+-header\s*:", re.IGNORECASE)
@@ -77,6 +79,9 @@ class Diff:
         if not old or not new:
             return None
         names = {*names_of(self.before), *names_of(self.after)} - {""}
+        # Late: its many patterns take longer to compile than most sessions take to diagnose.
+        from cacheaudit.diagnose.volatile import explain
+
         return explain(old, new, names if self.change.level == "system" else ())
 
     @property

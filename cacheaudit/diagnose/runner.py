@@ -107,8 +107,10 @@ def _drafts(ctx: Context, rules: Iterable[Rule]) -> tuple[list[tuple[Rule, Draft
     for rule in _asked(tuple(rules), ctx.shows):
         if rule.name == UNEXPLAINED:
             ctx.left = _left(ctx, found)
+        drafts: list[tuple[Rule, Draft]] = []
         try:
-            drafts = [(rule, draft) for draft in rule.check(ctx)]
+            for draft in rule.check(ctx):  # no comprehension: most rules have nothing to say
+                drafts.append((rule, draft))  # noqa: PERF401
         except Exception as error:
             errors.append(_failure(ctx.session, rule, error))
         else:

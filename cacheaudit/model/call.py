@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -187,7 +188,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     def lanes(self) -> dict[str, list[Call]]:
         """Group the calls by lane, keeping their order; the lane of the first call comes first."""
-        grouped: dict[str, list[Call]] = {}
+        grouped: dict[str, list[Call]] = defaultdict(list)
         for call in self.calls:
-            grouped.setdefault(call.lane, []).append(call)
-        return grouped
+            grouped[call.lane].append(call)
+        return dict(grouped)

@@ -53,8 +53,9 @@ class FixedClock:
 def iso(at: float) -> str:
     """Write a time as RFC 3339 in UTC with milliseconds, ending in ``Z``."""
     # As datetime does it: microseconds to nearest even, then cut to milliseconds.
-    hour, rest = divmod(round(at * 1e6), _HOUR_US)
-    thousandths = rest // 1_000
+    microseconds = round(at * 1e6)
+    hour = microseconds // _HOUR_US
+    thousandths = (microseconds - hour * _HOUR_US) // 1_000
     # Looked up: to write numbers with leading zeros takes three times as long.
     second = thousandths // 1_000
     return _hour_text(hour) + _SECONDS[second] + _THOUSANDTHS[thousandths - second * 1_000]

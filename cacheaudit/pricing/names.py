@@ -74,18 +74,19 @@ _SURFACES: Final = {
     "azure_openai": "azure",
 }
 # Beginning of a bare model id → whose model it is. Open weights served by many are left out.
+# Patterns are compiled when they are first asked, the most frequent ones first.
 _FAMILIES: Final = (
-    (re.compile(r"claude-"), "anthropic"),
-    (re.compile(r"gpt-oss"), None),
-    (re.compile(r"(gpt-|chatgpt-|codex-mini|o[134](-|$)|text-embedding-(3|ada))"), "openai"),
-    (re.compile(r"deepseek-"), "deepseek"),
-    (re.compile(r"gemini-"), "google"),
-    (re.compile(r"(kimi-|moonshot-)"), "moonshot"),
-    (re.compile(r"glm-"), "zai"),
-    (re.compile(r"(qwen|qwq)"), "qwen"),
-    (re.compile(r"grok-"), "xai"),
-    (re.compile(r"minimax-"), "minimax"),
-    (re.compile(r"(mistral|ministral|magistral|codestral|devstral|pixtral)-"), "mistral"),
+    (r"claude-", "anthropic"),
+    (r"gpt-oss", None),
+    (r"(gpt-|chatgpt-|codex-mini|o[134](-|$)|text-embedding-(3|ada))", "openai"),
+    (r"deepseek-", "deepseek"),
+    (r"gemini-", "google"),
+    (r"(kimi-|moonshot-)", "moonshot"),
+    (r"glm-", "zai"),
+    (r"(qwen|qwq)", "qwen"),
+    (r"grok-", "xai"),
+    (r"minimax-", "minimax"),
+    (r"(mistral|ministral|magistral|codestral|devstral|pixtral)-", "mistral"),
 )
 
 _BRACKETS = re.compile(r"\[[^\]]*\]$")
@@ -150,7 +151,7 @@ def infer_table(model: str) -> str | None:
         return None
     bare = form.rpartition("/")[2]
     for pattern, table in _FAMILIES:
-        if pattern.match(bare):
+        if re.match(pattern, bare):
             return table
     return None
 

@@ -54,6 +54,7 @@ _HOME_SURFACES: Final = {
     "openrouter": "openrouter",
 }
 _GLOBAL: Final = re.compile(r"^global\.")
+_WILD: Final = re.compile(r"[*?[]")
 _DOTTED: Final = re.compile(r"(?<=\d)\.(?=\d)")
 
 
@@ -265,8 +266,13 @@ def _rank(fact: Fact, forms: tuple[str, ...], surface: str | None) -> tuple[int,
     exact = [p for p in fact.models if p in forms]
     if exact:
         return 2, 0, named
-    wide = [p for p in fact.models if any(fnmatchcase(form, p) for form in forms)]
+    wide = [p for p in fact.models if any(_fits(form, p) for form in forms)]
     return (1, max(map(len, wide)), named) if wide else None
+
+
+def _fits(form: str, pattern: str) -> bool:
+    """Whether a model id matches a pattern; most differ at once, so that few are compiled."""
+    return form.startswith(_WILD.split(pattern, 1)[0]) and fnmatchcase(form, pattern)
 
 
 def _days(facts: tuple[Fact, ...]) -> Iterator[dt.date]:

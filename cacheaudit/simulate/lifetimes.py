@@ -26,9 +26,11 @@ from cacheaudit.simulate.turns import (
     SOONEST,
     Figures,
     Turn,
+    is_plain,
     refreshes_after,
     turns,
     under,
+    unfit,
 )
 
 _DAY: Final = 86_400
@@ -202,8 +204,8 @@ class Judge:
         fit: list[tuple[Call, Usage, float]] = []
         for call in lane:
             usage, at = call.usage, call.at
-            if usage is None or at is None or not _is_plain(call, usage):
-                reason = _unfit(call, usage, at)
+            if usage is None or at is None or not is_plain(call, usage):
+                reason = unfit(call, usage, at)
                 if reason is not None or usage is None or at is None:
                     self._leave_out(reason or "no_usage")
                     continue
@@ -440,34 +442,6 @@ def _day_of(call: Call, at: float) -> tuple[int, float, float]:
         return _NO_DAY, -_NEVER, _NEVER
     number = int(at // _DAY)
     return number, number * _DAY, (number + 1) * _DAY
-
-
-def _is_plain(call: Call, usage: Usage) -> bool:
-    """Whether nothing about a call needs a closer look, as is so for nearly all."""
-    return (
-        usage.write_5m is not None
-        and usage.write_1h is not None
-        and usage.write_30m is usage.write_12h is None
-        and usage.uncached_input is not None
-        and usage.cache_read is not None
-        and not usage.parts
-        and call.requests == 1
-        and call.purpose != "keep_alive"
-    )
-
-
-def _unfit(call: Call, usage: Usage | None, at: float | None) -> str | None:
-    if usage is None or usage.uncached_input is None or usage.cache_read is None:
-        return "no_usage"
-    if usage.parts or call.requests != 1:
-        return "several_passes"
-    if call.purpose == "keep_alive":
-        return "refreshes"
-    if at is None:
-        return "no_start_time"
-    if usage.cache_write is None or usage.write_30m or usage.write_12h:
-        return "no_choice_of_lifetime"
-    return None
 
 
 def _add(tokens: Tokens, turn: Turn, setting: Setting, rates: Rates) -> None:

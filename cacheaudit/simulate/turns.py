@@ -73,6 +73,35 @@ Figures = tuple[int, int, int, int, int, bool, float, float, float | None, float
 """The fields of a :class:`Turn`, which most calls need not become."""
 
 
+def is_plain(call: Call, usage: Usage) -> bool:
+    """Whether nothing about a call needs a closer look, as is so for nearly all."""
+    return (
+        usage.write_5m is not None
+        and usage.write_1h is not None
+        and usage.write_30m is usage.write_12h is None
+        and usage.uncached_input is not None
+        and usage.cache_read is not None
+        and not usage.parts
+        and call.requests == 1
+        and call.purpose != "keep_alive"
+    )
+
+
+def unfit(call: Call, usage: Usage | None, at: float | None) -> str | None:
+    """Say in a word why a call tells nothing of other lifetimes; ``None`` where it does."""
+    if usage is None or usage.uncached_input is None or usage.cache_read is None:
+        return "no_usage"
+    if usage.parts or call.requests != 1:
+        return "several_passes"
+    if call.purpose == "keep_alive":
+        return "refreshes"
+    if at is None:
+        return "no_start_time"
+    if usage.cache_write is None or usage.write_30m or usage.write_12h:
+        return "no_choice_of_lifetime"
+    return None
+
+
 def turns(fit: Sequence[tuple[Call, Usage, float]]) -> Iterator[Figures]:
     """Read the calls of a lane, with their starts, as turns."""
     cached = size = 0
