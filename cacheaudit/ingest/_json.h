@@ -162,6 +162,31 @@ static const byte *word(const byte *p, const byte *end, Piece text)
     return p + text.size;
 }
 
+/* Whether `text` stands between p and end; it is looked for by its two bytes from `mark` on, which
+   should be rare. */
+static int holds(const byte *p, const byte *end, Piece text, ptrdiff_t mark)
+{
+    if (end - p < text.size)
+        return 0;
+    p += mark;
+#ifdef __SSE2__
+    const __m128i one = _mm_set1_epi8((char)text.at[mark]),
+                  two = _mm_set1_epi8((char)text.at[mark + 1]);
+    for (; end - p > 16; p += 16) {
+        __m128i first = _mm_loadu_si128((const __m128i *)(const void *)p);
+        __m128i second = _mm_loadu_si128((const __m128i *)(const void *)(p + 1));
+        __m128i both = _mm_and_si128(_mm_cmpeq_epi8(first, one), _mm_cmpeq_epi8(second, two));
+        for (int mask = _mm_movemask_epi8(both); mask != 0; mask &= mask - 1)
+            if (word(p + __builtin_ctz((unsigned)mask) - mark, end, text) != NULL)
+                return 1;
+    }
+#endif
+    for (; end - p >= text.size - mark; p++)
+        if (word(p - mark, end, text) != NULL)
+            return 1;
+    return 0;
+}
+
 /* Steps over `"key":` at p; the key holds no escape. */
 static const byte *key(const byte *p, const byte *end, Piece *name)
 {

@@ -48,7 +48,8 @@ static const Piece MESSAGE = WORD("message"), CONTENT = WORD("content"), TOKENS 
                    BY_USER = WORD("user"), ASSISTANT = WORD("assistant"), SYSTEM = WORD("system"),
                    BEHIND = WORD("],\"stop_reason\":"), FROM_USER = WORD("{\"role\":\"user\""),
                    PARENTED = WORD("{\"parentUuid\":\""), STAMPED = WORD("\"timestamp\":\""),
-                   NAMED = WORD(",\"uuid\":\""), NEVER = {NULL, 0};
+                   NAMED = WORD(",\"uuid\":\""), AGAIN = WORD("{\"parentUuid\":"),
+                   NEVER = {NULL, 0};
 
 typedef struct {
     Piece field[FIELDS];
@@ -425,7 +426,10 @@ static int take_lines(const byte *data, Py_ssize_t *start, Py_ssize_t size, Py_s
         const byte *low = data + *start;
         const byte *end = memchr(low, '\n', (size_t)(size - *start));
         Py_ssize_t next = end == NULL ? size : end - data + 1;
-        Sort sort = read_line(low, end == NULL ? data + size : end, &line, &fronts);
+        end = end == NULL ? data + size : end;
+        /* A line that was cut off and then written on begins again in its middle. */
+        int again = low < end && holds(low + 1, end, AGAIN, 7);
+        Sort sort = again ? UNUSUAL : read_line(low, end, &line, &fronts);
         if (sort == UNUSUAL)
             break;
         ++*number;
@@ -456,12 +460,11 @@ PyDoc_STRVAR(take_doc,
 "Returns where the first other line begins, the number of the line before it, one tuple a\n"
 "response, and the time of a user line that no response followed.");
 
-static PyObject *take(PyObject *self, PyObject *args)
+static PyObject *take(PyObject *Py_UNUSED(self), PyObject *args)
 {
     Py_buffer view;
     Py_ssize_t start, size, number;
     Piece user = {NULL, 0};
-    (void)self;
     if (!PyArg_ParseTuple(args, "y*nnn", &view, &start, &size, &number))
         return NULL;
     PyObject *result = NULL, *out = NULL;

@@ -59,6 +59,15 @@ def plain_line(line: Bytes) -> PlainLine | None:
         return None
 
 
+def is_sound(line: Bytes) -> bool:
+    """Whether a line is JSON as a whole."""
+    try:
+        decode_any(line)
+    except BAD:
+        return False
+    return True
+
+
 def usage_object(data: Bytes | msgspec.Raw, at: int, end: int) -> dict[str, Any] | None:
     """Decode the usage object of a message whose line goes on from ``at`` to ``end``.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cacheaudit.ingest.claude_parts import BAD, Bytes, plain_line
+from cacheaudit.ingest.claude_parts import BAD, Bytes, is_sound, plain_line
 from cacheaudit.ingest.claude_reader import SYNTHETIC, Reader
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_shape import (
@@ -49,6 +49,8 @@ _MAIN = b'"isSidechain":false'
 # Behind the list that a content is; what follows the bracket is looked at.
 _STOP = b'],"stop_reason":'
 _INTO = 2
+# What a line begins with: in its middle, the client was stopped in the midst of one and wrote on.
+_AGAIN = b'{"parentUuid":'
 # How far the end of a response may begin from where the last one did, counted from the line's end.
 _SPREAD = 64
 # Kinds of lines that hold no response of their own.
@@ -77,7 +79,9 @@ class Scan(Reader):
                 end = size
             number += 1
             ahead = start + AHEAD
-            if begins(shape.answer, ahead, end):
+            if find(_AGAIN, start + 1, end) >= 0:
+                self._any_line(data, start, end, number)
+            elif begins(shape.answer, ahead, end):
                 if not self._usual_answer(data, start, end, number):
                     self._any_line(data, start, end, number)
             elif (
@@ -104,6 +108,10 @@ class Scan(Reader):
 
     def _any_line(self, data: Bytes, start: int, end: int, number: int) -> None:
         """Take a line of which nothing is known."""
+        again = data.rfind(_AGAIN, start + 1, end)
+        if again >= 0 and data.startswith(b"{", start) and not is_sound(data[start:end]):
+            self._broken(data[start:again], number)
+            start = again
         low = start + _FRONT
         message = data.find(b'"message":{', start, low if low < end else end)  # noqa: FURB136 - hot
         if data.startswith(_USER, message, end) and data.find(b"{", start + 1, message) < 0:

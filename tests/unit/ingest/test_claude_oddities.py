@@ -298,3 +298,28 @@ def test_damage_in_what_a_line_repeats_is_counted(
     (found,), lines, problems = _seen(path, take)
     assert (found.output, lines) == (7, 4)
     assert [where for _, where in problems] == [f"{path}:3"]
+
+
+@_WAYS
+@pytest.mark.parametrize("cut", [60, 250, 330, 500])
+@pytest.mark.parametrize("first", [usual(1), _user(1)], ids=["a response", "a user line"])
+def test_a_line_cut_off_and_written_on_is_two(
+    path: Path, take: Taker | None, first: _Row, cut: int
+) -> None:
+    cut_off = as_lines([_message(first, content=[{"type": "text", "text": "w" * 400}])])[:cut]
+    rest = as_lines([usual(2)]) + b"\n" + as_lines([usual(3)])
+    for front, cuts in ((cut_off, 1), (cut_off + cut_off, 1)):
+        path.write_bytes(front + rest)
+        responses, lines, problems = _seen(path, take)
+        assert [(r.message_id, r.line) for r in responses] == [("msg_2", 1), ("msg_3", 2)]
+        assert lines == 2
+        assert problems == [("truncated_line", f"{path}:1")] * cuts
+
+
+@_WAYS
+def test_an_object_like_a_line_in_a_tools_input_is_no_second_line(
+    path: Path, take: Taker | None
+) -> None:
+    tool = {"type": "tool_use", "id": "t", "input": {"parentUuid": None, "message": {}}}
+    responses = _read(path, take, _message(usual(1), content=[tool]), usual(2))
+    assert [r.message_id for r in responses] == ["msg_1", "msg_2"]
