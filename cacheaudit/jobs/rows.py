@@ -8,7 +8,7 @@ from cacheaudit.model.clock import iso
 from cacheaudit.model.finding import Finding, Loss
 from cacheaudit.model.money import plain
 from cacheaudit.model.prompt import Prompt
-from cacheaudit.model.usage import Usage
+from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND, Usage
 from cacheaudit.pricing.card import RateCard
 from cacheaudit.report.detail import Lives, Strips, events, first_token_seconds, writes
 from cacheaudit.report.result import (
@@ -92,6 +92,7 @@ class CallRows:
             events=events(call) if call.boundaries or call.attempt else [],
             reason=None if call.diagnostics is None else call.diagnostics.type,
             strip=None if call.prompt is None else self._strips.of(call, change),
+            output_is_lower_bound=FLAG_OUTPUT_LOWER_BOUND in usage.flags,
         )
 
     def _change_row(self, call: Call, change: Change, earlier: Prompt | None) -> ChangeRow:

@@ -25,10 +25,18 @@ from cacheaudit.report.result import CostTotal, Quality, Totals
 
 
 class Sums:
-    """Token sums of any number of calls; ``None`` where no call knew the part."""
+    """Token sums of any number of calls; ``None`` where no call knew the part.
+
+    Beside each sum stands of how many calls the part is not known: the sum is a lower bound then.
+    """
 
     __slots__ = (
         "calls",
+        "no_output",
+        "no_read",
+        "no_total",
+        "no_uncached",
+        "no_write",
         "output",
         "priced",
         "read",
@@ -44,6 +52,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.calls = 0
+        self.no_total = self.no_uncached = self.no_read = self.no_write = self.no_output = 0
         self.total: int | None = None
         self.uncached: int | None = None
         self.read: int | None = None
@@ -60,16 +69,26 @@ class Sums:
         self.calls += 1
         if (value := usage.total_input) is not None:
             self.total = value + (self.total or 0)
+        else:
+            self.no_total += 1
         if (value := usage.uncached_input) is not None:
             self.uncached = value + (self.uncached or 0)
+        else:
+            self.no_uncached += 1
         if (value := usage.cache_read) is not None:
             self.read = value + (self.read or 0)
+        else:
+            self.no_read += 1
         if (value := usage.write_5m) is not None:
             self.w5 = value + (self.w5 or 0)
+        elif usage.cache_write is None:
+            self.no_write += 1
         if (value := usage.write_1h) is not None:
             self.w1 = value + (self.w1 or 0)
         if (value := usage.output) is not None:
             self.output = value + (self.output or 0)
+        else:
+            self.no_output += 1
         if (value := usage.web_searches) is not None:
             self.searches = value + (self.searches or 0)
         if (value := usage.write_other) is not None:
@@ -81,15 +100,29 @@ class Sums:
 
     def merge(self, other: Sums) -> None:
         """Add the sums of other calls."""
-        self.calls += other.calls
+        for name in _CALLS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in _COUNTS:
             value = getattr(other, name)
             if value is not None:
                 setattr(self, name, value + (getattr(self, name) or 0))
 
+    @property
+    def unknown_calls(self) -> dict[str, int]:
+        """Calls of which a part is not known, by the name that the part has in the result."""
+        return {part: n for part, name in _UNKNOWN.items() if (n := getattr(self, name))}
+
 
 CURRENCY = "USD"
 _COUNTS = ("total", "uncached", "read", "w5", "w1", "w30", "w12", "wx", "output", "searches")
+_UNKNOWN = {
+    "uncached_input": "no_uncached",
+    "cache_read": "no_read",
+    "cache_write": "no_write",
+    "output": "no_output",
+    "total_input": "no_total",
+}
+_CALLS = ("calls", *_UNKNOWN.values())
 
 
 class Bucket:
@@ -176,6 +209,7 @@ class Bucket:
                 plain(equivalents) if sums.calls > self.without_equivalents else None
             ),
             unweighted_calls=self.without_equivalents,
+            unknown_calls=sums.unknown_calls,
             cost=self._cost(money, sums.calls),
         )
 

@@ -9,8 +9,9 @@ import msgspec
 
 from cacheaudit.model.money import decimal, plain
 from cacheaudit.report import format as fmt
+from cacheaudit.report.groups import PARTS
 from cacheaudit.report.result import Group, LossRow, Totals
-from cacheaudit.report.summary import paid, writes
+from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens
 
 SHOWN_GROUPS = 50
 
@@ -77,17 +78,12 @@ def ledger(name: str, groups: Sequence[Group]) -> LedgerTable:
 def _cells(totals: Totals, places: int, has_stated: bool) -> tuple[Cell, ...]:
     cost = totals.cost
     value, origin = paid(totals)
-    bound = "≥ " if totals.output_is_lower_bound else ""
-    partly = "≥ " if cost.unpriced_calls and origin == "computed" else ""
     cells = [
         Cell(f"{totals.calls:,}"),
-        Cell(fmt.count(totals.uncached_input)),
-        Cell(fmt.count(writes(totals))),
-        Cell(fmt.count(totals.cache_read)),
-        Cell(bound + fmt.count(totals.output)),
-        Cell(fmt.ratio(totals.hit_ratio, fmt.DASH)),
+        *(Cell(tokens(totals, part)) for part in PARTS),
+        Cell(hit_ratio(totals, fmt.DASH)),
         Cell(
-            partly + fmt.money(value, cost.currency, places, fmt.DASH),
+            cost_text(totals, places),
             f"{value} {cost.currency}, {origin}" if value is not None else "",
         ),
     ]

@@ -9,6 +9,7 @@ from cacheaudit.model.money import ZERO, decimal
 
 UNKNOWN = "not known"
 DASH = "–"  # noqa: RUF001 - an en dash is what a table shows for "not known"
+AT_LEAST = "≥ "
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "CN¥", "JPY": "JP¥"}
 _CENT = Decimal("0.01")
 _FINE = Decimal("0.0001")

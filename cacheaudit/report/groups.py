@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from cacheaudit.report import format as fmt
 from cacheaudit.report.result import Group, Totals
-from cacheaudit.report.summary import paid, writes
+from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens
 
 GROUP_HEADS = ("Calls", "Uncached", "Written", "Read", "Output", "Hit ratio", "Cost")
+PARTS = ("uncached_input", "cache_write", "cache_read", "output")
 _GUTTER = 2
 
 
@@ -31,19 +32,11 @@ def group_cells(
 
 
 def _cells(totals: Totals, number: Callable[[int | None], str], places: int) -> tuple[str, ...]:
-    output = number(totals.output)
-    value, origin = paid(totals)
-    cost = fmt.money(value, totals.cost.currency, places, fmt.DASH)
-    if totals.cost.unpriced_calls and origin == "computed":
-        cost = f"≥ {cost}"
     return (
         f"{totals.calls:,}",
-        number(totals.uncached_input),
-        number(writes(totals)),
-        number(totals.cache_read),
-        f"≥ {output}" if totals.output_is_lower_bound else output,
-        fmt.ratio(totals.hit_ratio, fmt.DASH),
-        cost,
+        *(tokens(totals, part, number=number) for part in PARTS),
+        hit_ratio(totals, fmt.DASH),
+        cost_text(totals, places),
     )
 
 

@@ -27,7 +27,16 @@ from cacheaudit.report.settings import (
     score_words,
     shown,
 )
-from cacheaudit.report.summary import NOT_LOOKED_FOR, paid, source_words, write_tiers, writes
+from cacheaudit.report.summary import (
+    NOT_LOOKED_FOR,
+    paid,
+    part_share,
+    read_sentence,
+    source_words,
+    tokens,
+    write_tiers,
+    writes,
+)
 from cacheaudit.report.verdict import Balance
 
 
@@ -93,7 +102,7 @@ def context(result: AuditResult, page: Page) -> dict[str, Any]:
         "paid_origin": origin,
         "bill_is_whole": value is not None and page.bill_total == decimal(value),
         "parts": _parts(result.totals),
-        "output": fmt.count(result.totals.output, fmt.UNKNOWN),
+        "output": tokens(result.totals, "output", fmt.UNKNOWN),
         "falls": _falls(page),
         "scenarios": scenario_lines(result, page.balance),
         "accuracy": accuracy_words(result),
@@ -155,10 +164,8 @@ def lead(result: AuditResult, page: Page) -> list[str]:
         sentences.append(f"{start}: {title[:1].lower()}{title[1:].rstrip('.')} ({first.rule}).")
     elif page.losses.remainder.lost.tokens:
         sentences.append("No cause could be established for it.")
-    if result.totals.hit_ratio is not None:
-        sentences.append(f"{fmt.ratio(result.totals.hit_ratio)} of the input came from the cache.")
-    elif result.scope.calls:
-        sentences.append("How much was read from the cache is not known.")
+    if result.scope.calls:
+        sentences.append(read_sentence(result.totals, "came"))
     return sentences
 
 
@@ -294,16 +301,24 @@ def _parts(totals: Totals) -> list[Part]:
     if not whole:
         return []
     listed = (
-        ("Read from the cache", "read", totals.cache_read, ""),
-        ("Written to it", "write", writes(totals), write_tiers(totals)),
-        ("Uncached", "uncached", totals.uncached_input, ""),
+        ("Read from the cache", "read", "cache_read", ""),
+        ("Written to it", "write", "cache_write", write_tiers(totals)),
+        ("Uncached", "uncached", "uncached_input", ""),
     )
+    values = {"cache_read": totals.cache_read, "cache_write": writes(totals)}
+    values["uncached_input"] = totals.uncached_input
     parts = [
-        Part(label, css, fmt.count(value, fmt.UNKNOWN), fmt.ratio(part, ""), part or "0", note)
-        for label, css, value, note in listed
-        for part in [fmt.share(value, whole)]
+        Part(
+            label,
+            css,
+            tokens(totals, part, fmt.UNKNOWN),
+            part_share(totals, part),
+            fmt.share(values[part], whole) or "0",
+            note,
+        )
+        for label, css, part, note in listed
     ]
-    rest = whole - sum(value or 0 for _, _, value, _ in listed)
+    rest = whole - sum(value or 0 for value in values.values())
     if rest > 0:
         part = fmt.share(rest, whole)
         parts.append(

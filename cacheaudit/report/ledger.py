@@ -10,27 +10,45 @@ from cacheaudit.model.money import ZERO, decimal, plain
 from cacheaudit.report.result import CallRow, CostTotal, Group, Totals
 
 UNDATED = "no date"
+_COUNTS = ("uncached_input", "cache_read", "output", "total_input")
+_FIGURES = (*_COUNTS, "cache_write", "cost", "reported_cost")
 
 
 class _Sums:
-    __slots__ = ("calls", "cost", "counts", "priced", "reported", "stated", "writes")
+    __slots__ = (
+        "calls",
+        "cost",
+        "counts",
+        "is_bound",
+        "priced",
+        "reported",
+        "stated",
+        "unknown",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.calls = self.priced = 0
         self.cost = self.reported = ZERO
         self.stated = 0
+        self.is_bound = False
         self.counts: dict[str, int] = {}
+        self.unknown: dict[str, int] = {}
         self.writes: dict[str, int] = {}
 
     def add(self, row: CallRow) -> None:
         self.calls += 1
-        for name in ("uncached_input", "cache_read", "output", "total_input"):
+        self.is_bound = self.is_bound or row.output_is_lower_bound
+        for name in _COUNTS:
             value = getattr(row, name)
-            if value is not None:
+            if value is None:
+                self.unknown[name] = self.unknown.get(name, 0) + 1
+            else:
                 self.counts[name] = self.counts.get(name, 0) + value
-        split = row.writes if row.writes is not None else {"other": row.cache_write or 0}
-        if row.cache_write is not None or row.writes:
-            for ttl, tokens in split.items():
+        if row.cache_write is None:
+            self.unknown["cache_write"] = self.unknown.get("cache_write", 0) + 1
+        else:
+            for ttl, tokens in (row.writes or {"other": row.cache_write}).items():
                 self.writes[ttl] = self.writes.get(ttl, 0) + tokens
         if row.cost is not None:
             self.priced += 1
@@ -48,8 +66,10 @@ class _Sums:
             cache_read=read,
             cache_write=dict(self.writes),
             output=self.counts.get("output"),
+            output_is_lower_bound=self.is_bound,
             total_input=whole,
             hit_ratio=None if ratio is None else float(round(ratio, 6)),
+            unknown_calls=self.unknown,
             cost=CostTotal(
                 computed=plain(self.cost) if self.priced else None,
                 reported=plain(self.reported) if self.stated else None,
@@ -68,7 +88,9 @@ class Ledger:
         self._agents: dict[str, _Sums] = {}
 
     def take(self, row: CallRow) -> None:
-        """Take the next call."""
+        """Take the next call; one without any figure is in no total."""
+        if all(getattr(row, name) is None for name in _FIGURES):
+            return
         day = UNDATED if row.started_at is None else row.started_at[:10]
         for sums, key in ((self._days, day), (self._agents, row.lane or "main")):
             mine = sums.get(key)

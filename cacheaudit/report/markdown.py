@@ -28,13 +28,15 @@ from cacheaudit.report.settings import (
 )
 from cacheaudit.report.summary import (
     NOT_LOOKED_FOR,
+    bound,
     by_money,
     is_cut,
     paid,
+    part_share,
     source_words,
+    tokens,
     verdict,
     write_tiers,
-    writes,
 )
 from cacheaudit.report.verdict import Balance, balance
 from cacheaudit.report.words import confidence, quality_words
@@ -124,13 +126,13 @@ def _totals(totals: Totals) -> list[str]:
     tiers = write_tiers(totals)
     is_part = totals.input_equivalents is not None and totals.unweighted_calls
     rows = [
-        ("Input", fmt.count(totals.total_input, fmt.UNKNOWN), ""),
-        _part("read from the cache", totals.cache_read, totals),
-        _part("written to it" + (f" ({tiers})" if tiers else ""), writes(totals), totals),
-        _part("uncached", totals.uncached_input, totals),
+        ("Input", tokens(totals, "total_input", fmt.UNKNOWN), ""),
+        _part("read from the cache", "cache_read", totals),
+        _part("written to it" + (f" ({tiers})" if tiers else ""), "cache_write", totals),
+        _part("uncached", "uncached_input", totals),
         (
-            "Output" + (" (a lower bound)" if totals.output_is_lower_bound else ""),
-            fmt.count(totals.output, fmt.UNKNOWN),
+            "Output" + (" (a lower bound)" if bound(totals, "output") else ""),
+            tokens(totals, "output", fmt.UNKNOWN),
             "",
         ),
         (
@@ -145,9 +147,8 @@ def _totals(totals: Totals) -> list[str]:
     return [*_table(("", "Tokens", "Share"), rows, right=(1, 2)), ""]
 
 
-def _part(label: str, value: int | None, totals: Totals) -> tuple[str, str, str]:
-    part = fmt.share(value, totals.total_input)
-    return f"· {label}", fmt.count(value, fmt.UNKNOWN), fmt.ratio(part, "")
+def _part(label: str, name: str, totals: Totals) -> tuple[str, str, str]:
+    return f"· {label}", tokens(totals, name, fmt.UNKNOWN), part_share(totals, name)
 
 
 def _balance(balanced: Balance | None, result: AuditResult) -> Iterator[str]:
@@ -268,10 +269,10 @@ def _finding(number: int, finding: FindingRow, currency: str) -> Iterator[str]:
     calls = ", ".join(code(call) for call in finding.calls[:5])
     rest = "others" if is_cut(finding) else f"{len(finding.calls) - 5} more"
     more = f" and {rest}" if len(finding.calls) > 5 else ""
-    tokens = f" · {finding.tokens_lost:,} tokens" if finding.tokens_lost else ""
+    lost = f" · {finding.tokens_lost:,} tokens" if finding.tokens_lost else ""
     sure = confidence(finding.verdict, finding.evidence)
     named = f" · {calls}{more}" if calls else ""
-    yield f"{code(finding.rule)} {escape(finding.name)} · {sure}{tokens}{named}"
+    yield f"{code(finding.rule)} {escape(finding.name)} · {sure}{lost}{named}"
     yield ""
     yield from (f"- Established: {escape(line)}" for line in finding.established)
     yield from (f"- To check: {escape(line)}" for line in finding.to_check)

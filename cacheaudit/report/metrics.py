@@ -11,7 +11,7 @@ import msgspec
 from cacheaudit.model.money import decimal
 from cacheaudit.report import format as fmt
 from cacheaudit.report.result import AuditResult, CallRow
-from cacheaudit.report.summary import losses, writes
+from cacheaudit.report.summary import bound, hit_ratio, losses, writes
 
 _PREFIX = frozenset({"PFX", "TOL", "MDL", "CMP"})
 # Time to the first token of two kinds of calls is compared from this many of each.
@@ -145,7 +145,7 @@ class Strip:
 def _ratio(result: AuditResult) -> Metric:
     return Metric(
         name="Read ratio",
-        value=fmt.ratio(result.totals.hit_ratio),
+        value=hit_ratio(result.totals),
         note="of all input tokens",
         why="Input tokens read from the cache over all input tokens.",
     )
@@ -182,6 +182,8 @@ def _reuse(result: AuditResult) -> Metric | None:
     wrote, read = writes(result.totals), result.totals.cache_read
     if not wrote or read is None:
         return None
+    if bound(result.totals, "cache_write") or bound(result.totals, "cache_read"):
+        return None  # reads would stand over the writes of other calls
     return Metric(
         name="Reuse per write",
         value=f"{Decimal(read) / wrote:.1f} ×",  # noqa: RUF001 - a multiplication sign

@@ -20,7 +20,7 @@ from cacheaudit.report.opportunities import Opportunity, Place, marks, opportuni
 from cacheaudit.report.provider_rules import facts
 from cacheaudit.report.result import AuditResult, CallRow, Fact, Group
 from cacheaudit.report.signs import Signs
-from cacheaudit.report.summary import Lost, lost, paid
+from cacheaudit.report.summary import Lost, cost_text, lost, paid
 from cacheaudit.report.svg import timeline_svg
 from cacheaudit.report.trace import Bill, Line
 from cacheaudit.report.verdict import Balance, balance
@@ -247,7 +247,7 @@ class _Dearest:
 
 
 def _figure(group: Group, line: Timeline, linked: bool, both: bool) -> Figure:
-    currency = group.totals.cost.currency
+    currency, paid_ = group.totals.cost.currency, paid(group.totals)[0]
     label = f"Input call by call, session {group.key}; the call table has the figures"
     slots = line.slots
     axes = [axis for axis in (by_time(slots), by_calls(slots)) if axis is not None]
@@ -258,5 +258,5 @@ def _figure(group: Group, line: Timeline, linked: bool, both: bool) -> Figure:
         views={axis.name: timeline_svg(line, axis, label, linked, currency) for axis in axes},
         calls=line.calls,
         each=line.each,
-        cost=fmt.amount(paid(group.totals)[0], currency, ""),
+        cost=cost_text(group.totals, fmt.places_for([paid_]), ""),
     )

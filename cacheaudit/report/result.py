@@ -60,6 +60,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Token and money totals over any set of calls.
 
     ``unweighted_calls``: calls whose weight is unknown, so that ``input_equivalents`` lacks them.
+    ``unknown_calls``: calls of which a part is unknown, by ``uncached_input``, ``cache_read``,
+    ``cache_write``, ``output`` and ``total_input``; the sum of such a part is a lower bound, and
+    ``None`` where no call knows it.
     """
 
     calls: int = 0
@@ -72,6 +75,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     hit_ratio: float | None = None
     input_equivalents: str | None = None
     unweighted_calls: int = 0
+    unknown_calls: dict[str, int] = {}
     cost: CostTotal
 
 
@@ -137,6 +141,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
             ``clear``, ``resume``, ``branch``; ``retry`` for a repeated attempt.
         reason: The provider's own word on a miss.
         strip: The prompt's levels, where bodies were recorded.
+        output_is_lower_bound: The record was written before the end of the output.
     """
 
     id: str
@@ -163,6 +168,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     events: list[str] = []
     reason: str | None = None
     strip: Strip | None = None
+    output_is_lower_bound: bool = False
 
 
 class RivalRow(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 
 import msgspec
@@ -131,10 +131,7 @@ def verdict(result: AuditResult) -> list[str]:
     totals, currency = result.totals, result.totals.cost.currency
     total_lost = lost(result.findings)
     sentences = [_paid_sentence(totals, total_lost, currency, diagnosed=result.diagnosed)]
-    if totals.hit_ratio is not None:
-        sentences.append(f"{fmt.ratio(totals.hit_ratio)} of the input was read from the cache.")
-    else:
-        sentences.append("How much was read from the cache is not known.")
+    sentences.append(read_sentence(totals, "was read"))
     leading = causes(result.findings)
     if leading and len(leading) > 1:
         sentences.append(_leading_sentence(leading[0], total_lost))
@@ -181,6 +178,63 @@ def writes(totals: Totals) -> int | None:
     """Add up the writes of every lifetime."""
     known = [value for value in totals.cache_write.values() if value is not None]
     return sum(known) if known else None
+
+
+def bound(totals: Totals, part: str) -> str:
+    """Return what stands before a sum that some of its calls do not tell: it is a lower bound."""
+    is_short = part == "output" and totals.output_is_lower_bound
+    return fmt.AT_LEAST if is_short or totals.unknown_calls.get(part) else ""
+
+
+def tokens(
+    totals: Totals,
+    part: str,
+    unknown: str = fmt.DASH,
+    number: Callable[[int | None], str] = fmt.count,
+) -> str:
+    """Write a sum of tokens, as a lower bound where some of its calls do not tell it.
+
+    Args:
+        totals: The sums.
+        part: Name of the sum; ``cache_write`` stands for all lifetimes together.
+        unknown: What stands for a sum that no call tells.
+        number: Writes a count.
+    """
+    value = writes(totals) if part == "cache_write" else getattr(totals, part)
+    return unknown if value is None else bound(totals, part) + number(value)
+
+
+def part_share(totals: Totals, part: str) -> str:
+    """Write the share of a part in the input; empty where it is not known."""
+    value = writes(totals) if part == "cache_write" else getattr(totals, part)
+    share = fmt.share(value, totals.total_input)
+    return "" if share is None else bound(totals, part) + fmt.ratio(share)
+
+
+def hit_ratio(totals: Totals, unknown: str = fmt.UNKNOWN) -> str:
+    """Write the share that was read; calls that do not tell their reads count as input only."""
+    if totals.hit_ratio is None:
+        return unknown
+    return bound(totals, "cache_read") + fmt.ratio(totals.hit_ratio)
+
+
+def cost_text(totals: Totals, places: int, unknown: str = fmt.DASH) -> str:
+    """Write what was paid, as a lower bound where some calls have no price."""
+    value, origin = paid(totals)
+    if value is None:
+        return unknown
+    is_part = totals.cost.unpriced_calls and origin == "computed"
+    text = fmt.money(value, totals.cost.currency, places)
+    return fmt.AT_LEAST + text if is_part else text
+
+
+def read_sentence(totals: Totals, verb: str) -> str:
+    """Say how much of the input came from the cache; ``verb`` joins both."""
+    if totals.hit_ratio is None:
+        return "How much was read from the cache is not known."
+    share = fmt.ratio(totals.hit_ratio)
+    least = "At least " if bound(totals, "cache_read") else ""
+    return f"{least}{share} of the input {verb} from the cache."
 
 
 def write_tiers(totals: Totals) -> str:

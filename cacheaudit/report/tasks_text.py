@@ -12,6 +12,8 @@ from cacheaudit.report import format as fmt
 from cacheaudit.report.comparison_words import seconds
 from cacheaudit.report.renderer import View
 from cacheaudit.report.renderers.text import group_table
+from cacheaudit.report.result import Totals
+from cacheaudit.report.summary import cost_text, hit_ratio, tokens
 from cacheaudit.report.tasks import Spread, TaskRow, TasksResult, Times
 
 _SHOWN = 20
@@ -70,7 +72,6 @@ def _name(row: TaskRow) -> str:
 
 def _tasks(result: TasksResult, limit: int) -> Table:
     table = _table(("Task", "Outcome", "Calls", "Retries", "Cost", "Input", "Read", "Time"))
-    currency = result.completions.currency
     places = fmt.places_for(row.totals.cost.computed for row in result.tasks)
     for row in result.tasks[:limit]:
         table.add_row(
@@ -78,9 +79,9 @@ def _tasks(result: TasksResult, limit: int) -> Table:
             row.outcome or fmt.DASH,
             fmt.count(row.calls),
             fmt.count(row.retries),
-            fmt.money(row.totals.cost.computed, currency, places, fmt.DASH),
-            fmt.count(row.totals.total_input),
-            fmt.ratio(row.totals.hit_ratio, fmt.DASH),
+            _computed(row.totals, places),
+            tokens(row.totals, "total_input"),
+            hit_ratio(row.totals, fmt.DASH),
             fmt.DASH if row.seconds is None else seconds(row.seconds),
         )
     return table
@@ -88,19 +89,23 @@ def _tasks(result: TasksResult, limit: int) -> Table:
 
 def _lanes(row: TaskRow) -> Table:
     table = _table(("Lane", "Calls", "Own cost", "With lanes below", "Input", "Read"))
-    currency = row.totals.cost.currency
     places = fmt.places_for([lane.whole.cost.computed for lane in row.lanes])
     for lane in row.lanes:
         what = ", ".join(f"{count} {purpose}" for purpose, count in lane.purposes.items())
         table.add_row(
             "  " * lane.depth + fmt.printable(f"{lane.session} {lane.lane}"),
             what,
-            fmt.money(lane.totals.cost.computed, currency, places, fmt.DASH),
-            fmt.money(lane.whole.cost.computed, currency, places, fmt.DASH),
-            fmt.count(lane.totals.total_input),
-            fmt.ratio(lane.totals.hit_ratio, fmt.DASH),
+            _computed(lane.totals, places),
+            _computed(lane.whole, places),
+            tokens(lane.totals, "total_input"),
+            hit_ratio(lane.totals, fmt.DASH),
         )
     return table
+
+
+def _computed(totals: Totals, places: int) -> str:
+    """Write what price tables say, where they say it of some call at least."""
+    return fmt.DASH if totals.cost.computed is None else cost_text(totals, places)
 
 
 def _times(times: Times, whole: Spread) -> Table:

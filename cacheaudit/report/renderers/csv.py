@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from cacheaudit.report.renderer import View
 from cacheaudit.report.result import AuditResult, CallRow, Totals, UsageResult
+from cacheaudit.report.summary import writes
 
 _CALL_TEXT = ("id", "session", "lane", "purpose", "provider", "model", "started_at")
 _CALL_FIGURES = ("total_input", "cache_read", "cache_write", "uncached_input", "output")
@@ -56,6 +57,7 @@ class CsvRenderer:
             *(f"cache_write_{ttl}" for ttl in tiers),
             *("output", "total_input", "hit_ratio", "input_equivalents"),
             *("cost_computed", "cost_reported", "currency", "unpriced_calls"),
+            *(f"{part}_unknown_calls" for part in _CALL_FIGURES),
         )
         _write(out, header, ((safe(g.key), *_totals(g.totals, tiers)) for g in result.groups))
 
@@ -98,12 +100,11 @@ def _call(call: CallRow, currency: str, rules: Mapping[str, str]) -> tuple[objec
 
 
 def _totals(totals: Totals, tiers: Sequence[str]) -> tuple[object, ...]:
-    known = [value for value in totals.cache_write.values() if value is not None]
     return (
         totals.calls,
         totals.uncached_input,
         totals.cache_read,
-        sum(known) if known else None,
+        writes(totals),
         *(totals.cache_write.get(ttl) for ttl in tiers),
         totals.output,
         totals.total_input,
@@ -113,6 +114,7 @@ def _totals(totals: Totals, tiers: Sequence[str]) -> tuple[object, ...]:
         totals.cost.reported,
         totals.cost.currency,
         totals.cost.unpriced_calls,
+        *(totals.unknown_calls.get(part, 0) for part in _CALL_FIGURES),
     )
 
 

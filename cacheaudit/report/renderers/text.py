@@ -27,10 +27,15 @@ from cacheaudit.report.result import (
 from cacheaudit.report.result import Group as TotalsGroup
 from cacheaudit.report.summary import (
     NOT_LOOKED_FOR,
+    bound,
     by_money,
+    cost_text,
+    hit_ratio,
     is_cut,
     paid,
+    part_share,
     source_words,
+    tokens,
     verdict,
     write_tiers,
     writes,
@@ -85,7 +90,7 @@ class TextRenderer:
         parts: list[RenderableType] = [_scope(result.scope, result.tool), Text()]
         if result.scope.calls:
             parts.append(group_table(result.by.title(), result.groups, result.totals, view))
-            if result.totals.output_is_lower_bound:
+            if bound(result.totals, "output"):
                 parts.append(Text("Output is a lower bound: the record lacks some.", style="dim"))
             parts += _cost_remarks(result.totals)
         else:
@@ -187,20 +192,22 @@ def _totals(totals: Totals, width: int, balanced: Balance | None) -> Table:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("Input", fmt.count(totals.total_input, fmt.UNKNOWN), "", "tokens")
+    table.add_row("Input", tokens(totals, "total_input", fmt.UNKNOWN), "", "tokens")
     bar = 20 if width < 100 else 30
-    for label, value, style, remark in (
-        ("  read from the cache", totals.cache_read, READ, ""),
-        ("  written to it", writes(totals), WRITE, write_tiers(totals)),
-        ("  uncached", totals.uncached_input, UNCACHED, ""),
+    for label, part, value, style, remark in (
+        ("  read from the cache", "cache_read", totals.cache_read, READ, ""),
+        ("  written to it", "cache_write", writes(totals), WRITE, write_tiers(totals)),
+        ("  uncached", "uncached_input", totals.uncached_input, UNCACHED, ""),
     ):
-        part = fmt.share(value, totals.total_input)
         drawn = Text(_bar(value, totals.total_input, bar), style=style)
         if remark:
             drawn.append(f"  {remark}" if drawn.plain else remark, style="dim")
-        table.add_row(label, fmt.count(value, fmt.UNKNOWN), fmt.ratio(part, ""), drawn)
-    bound = "tokens, a lower bound" if totals.output_is_lower_bound else "tokens"
-    table.add_row("Output", fmt.count(totals.output, fmt.UNKNOWN), "", bound)
+        if missing := totals.unknown_calls.get(part, 0) if value is not None else 0:
+            told = f"not known of {fmt.plural(missing, 'call')}"
+            drawn.append(f"{'  ' if drawn.plain else ''}{told}", style="dim")
+        table.add_row(label, tokens(totals, part, fmt.UNKNOWN), part_share(totals, part), drawn)
+    unit = "tokens, a lower bound" if bound(totals, "output") else "tokens"
+    table.add_row("Output", tokens(totals, "output", fmt.UNKNOWN), "", unit)
     equivalents = fmt.equivalents(totals.input_equivalents, fmt.UNKNOWN)
     weighted = "in ordinary input tokens"
     if equivalents != fmt.UNKNOWN and totals.unweighted_calls:
@@ -362,8 +369,8 @@ def _sessions(result: AuditResult, view: View) -> list[RenderableType]:
     rows = [
         (
             f"{group.totals.calls:,}",
-            fmt.ratio(group.totals.hit_ratio, fmt.DASH),
-            fmt.money(paid(group.totals)[0], group.totals.cost.currency, places, fmt.DASH),
+            hit_ratio(group.totals, fmt.DASH),
+            cost_text(group.totals, places),
         )
         for group in chosen
     ]
