@@ -1,7 +1,7 @@
 """Reads records out of JSON that is either one object a line or one document around a list.
 
 JSON lines are streamed, and documents that merely follow each other are taken one by one. A
-document that spans lines is decoded at once and so needs memory for its whole size; where it is
+document that spans lines is decoded at once, or record by record where it is long; where it is
 broken, the records that are whole are still found and read.
 """
 
@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 
-from cacheaudit.ingest.lines import MAX_LINE, json_lines, mended
+from cacheaudit.ingest.lines import MAX_LINE, json_lines, mended, parse
+from cacheaudit.ingest.long_documents import CutOffError, NoListError, listed
 from cacheaudit.model.ports import ProblemSink
 
 _PEEK = 1 << 20
+# Documents over this size are read record by record; shorter ones are decoded at once.
+LONG = 16 << 20
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
 
@@ -40,6 +43,12 @@ def json_records(
         for number, value in json_lines(path, problems):
             yield from _objects(path, problems, number, value, lists)
         return
+    if _is_long(path):
+        try:
+            yield from _long(path, problems, lists)
+            return
+        except NoListError:
+            pass  # a single record, which has to be held anyway
     data = read_whole(path, problems)
     if not data.strip():
         return
@@ -53,6 +62,34 @@ def json_records(
             yield number, decoded
         else:
             problems("invalid_json", f"{path}:{number}", "record in a broken document")
+
+
+def _is_long(path: Path) -> bool:
+    """Whether a document is to be read piece by piece; one in UTF-16 cannot be."""
+    try:
+        with path.open("rb") as stream:
+            return path.stat().st_size > LONG and _BOMS.get(stream.read(2)) != "utf-16"
+    except OSError:
+        return False  # the reader says what is wrong with the file
+
+
+def _long(
+    path: Path, problems: ProblemSink, lists: tuple[str, ...]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    try:
+        with path.open("rb") as stream:
+            for number, raw in enumerate(listed(stream, lists), 1):
+                where = f"{path}:{number}"
+                value = parse(raw, where, problems)
+                if isinstance(value, dict):
+                    yield number, value
+                elif value is not None:
+                    problems("wrong_type", where, f"{type(value).__name__}, not an object")
+    except CutOffError:
+        problems("truncated_document", str(path), f"ends behind record {number}")
+    except OSError as error:
+        count_unreadable(path, error, problems)
 
 
 def _objects(
