@@ -18,7 +18,7 @@ from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
 from cacheaudit.diagnose.survey import lifetimes
-from cacheaudit.diagnose.wording import count, place
+from cacheaudit.diagnose.wording import count, place, sum_of, written_by
 from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
@@ -262,15 +262,15 @@ def _places(session: Session, group: list[_Share], premiums: list[Premium]) -> t
 def _summary(session: Session, group: list[_Share], tokens: int) -> tuple[str, ...]:
     if len(group) == 1:
         return ()
-    usages = [session.calls[share.draft.index].usage for share in group]
-    written = sum(u.cache_write or 0 for u in usages if u is not None)
-    read = sum(u.cache_read or 0 for u in usages if u is not None)
-    return (
-        (
-            f"{len(group)} calls sent {count(tokens)} tokens again; together they wrote "
-            f"{count(written)} and read {count(read)}."
-        ),
-    )
+    calls = [session.calls[share.draft.index] for share in group]
+    read = sum_of(None if c.usage is None else c.usage.cache_read for c in calls)
+    known = [
+        f"{verb} {tokens_}"
+        for verb, tokens_ in (("wrote", written_by(*calls)), ("read", read))
+        if tokens_ is not None
+    ]
+    said = f"; together they {' and '.join(known)}" if known else ""
+    return (f"{len(group)} calls sent {count(tokens)} tokens again{said}.",)
 
 
 def _title(rule: Rule, drafts: list[Draft]) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.times import Timing, seconds_of
+from cacheaudit.model.call import Call
 from cacheaudit.model.change import Change
 from cacheaudit.model.clock import iso
 from cacheaudit.model.finding import Place, Rival
@@ -47,6 +50,21 @@ MIXED = Rival(
 def count(tokens: int) -> str:
     """Write a count with thousands separated by commas."""
     return f"{tokens:,}"
+
+
+def sum_of(counts: Iterable[int | None]) -> str | None:
+    """Write a sum; as a lower bound where some counts are unknown, ``None`` where all are."""
+    every = list(counts)
+    known = [tokens for tokens in every if tokens is not None]
+    if not known:
+        return None
+    least = "at least " if len(known) < len(every) else ""
+    return least + count(sum(known))
+
+
+def written_by(*calls: Call) -> str | None:
+    """Write what calls wrote to the cache together, as :func:`sum_of` does."""
+    return sum_of(None if call.usage is None else call.usage.cache_write for call in calls)
 
 
 def shortfall(event: Event) -> str:

@@ -12,9 +12,17 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.diagnose.money import DOCUMENTED, Prices, Rates, rates_of
+from cacheaudit.diagnose.wording import sum_of
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Loss
 from cacheaudit.model.usage import Usage
+
+_TOLD = (
+    ("cache_write", "written"),
+    ("cache_read", "read"),
+    ("uncached_input", "uncached"),
+    ("output", "of output"),
+)
 
 
 class Swap(msgspec.Struct, frozen=True, gc=False):
@@ -89,7 +97,7 @@ def affordable_pings(session: Session, index: int, ttl: str, book: Prices | None
 def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
     """Say what the calls of a stage sent, and what that cost."""
     # A stage has many calls and few prices: tokens are added up by their rates first.
-    sums: dict[int, _Sums] = {}
+    by_rates: dict[int, _Sums] = {}
     is_known = True
     for index in stage.calls:
         call = session.calls[index]
@@ -98,18 +106,19 @@ def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
             is_known = False
             continue
         rates = rates_of(call, usage, book)
-        mine = sums.get(id(rates))
+        mine = by_rates.get(id(rates))
         if mine is None:
-            mine = sums[id(rates)] = _Sums(rates)
+            mine = by_rates[id(rates)] = _Sums(rates)
         mine.add(usage)
-    groups = list(sums.values())
+    groups = list(by_rates.values())
     number = f"{len(stage.calls)} call{'' if len(stage.calls) == 1 else 's'}"
-    line = (
-        f"{stage.label}: {number}, {sum(group.written for group in groups):,} tokens written, "
-        f"{sum(group.read for group in groups):,} read, "
-        f"{sum(group.uncached for group in groups):,} uncached, "
-        f"{sum(group.output for group in groups):,} of output"
-    )
+    usages = [session.calls[index].usage for index in stage.calls]
+    told = [number]
+    for field, word in _TOLD:
+        tokens = sum_of(None if usage is None else getattr(usage, field) for usage in usages)
+        if tokens is not None:
+            told.append(f"{tokens}{' tokens' if len(told) == 1 else ''} {word}")
+    line = f"{stage.label}: {', '.join(told)}"
     cost = _input_cost(groups) if is_known else None
     return f"{line}; input cost {cost}." if cost is not None else f"{line}."
 
@@ -117,11 +126,11 @@ def stage_line(session: Session, stage: Stage, book: Prices | None) -> str:
 class _Sums:
     """Tokens of calls that are billed by the same rates; those of no known rates are one group."""
 
-    __slots__ = ("five", "hour", "output", "rare", "rates", "read", "uncached")
+    __slots__ = ("five", "hour", "rare", "rates", "read", "uncached")
 
     def __init__(self, rates: Rates | None) -> None:
         self.rates = rates
-        self.uncached = self.read = self.five = self.hour = self.output = 0
+        self.uncached = self.read = self.five = self.hour = 0
         self.rare: list[tuple[str, int]] = []
 
     def add(self, usage: Usage) -> None:
@@ -130,18 +139,12 @@ class _Sums:
         self.read += usage.cache_read or 0
         self.five += usage.write_5m or 0
         self.hour += usage.write_1h or 0
-        self.output += usage.output or 0
         if usage.write_30m or usage.write_12h or usage.write_other:
             self.rare += (
                 ("30m", usage.write_30m or 0),
                 ("12h", usage.write_12h or 0),
                 (usage.write_other_ttl or "other", usage.write_other or 0),
             )
-
-    @property
-    def written(self) -> int:
-        """Tokens written, of any lifetime."""
-        return self.five + self.hour + sum(tokens for _, tokens in self.rare)
 
     def cost(self) -> Decimal | None:
         """Cost of the input; ``None`` where a rate is not known."""

@@ -9,7 +9,7 @@ from cacheaudit.diagnose.events import Event
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import kept_prefix
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.wording import count, reason_lines
+from cacheaudit.diagnose.wording import count, reason_lines, written_by
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding, Fix
 from cacheaudit.simulate.edit import Edit
@@ -102,8 +102,10 @@ def _source(event: Event) -> str | None:
 
 
 def _sizes(event: Event) -> str:
+    written = written_by(event.call)
+    wrote = "" if written is None else f", {written} written"
     return (
         f"{event.call.id}: the prompt went from {count(event.previous_total)} to "
-        f"{count(event.total)} tokens; {count(event.read)} were read, {count(event.written)} "
-        f"written. At most {count(event.lost)} of them had been cached before."
+        f"{count(event.total)} tokens; {count(event.read)} were read{wrote}. "
+        f"At most {count(event.lost)} of them had been cached before."
     )

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
-from cacheaudit.diagnose.survey import survey
-from cacheaudit.diagnose.wording import count
+from cacheaudit.diagnose.survey import LaneSurvey, survey
+from cacheaudit.diagnose.wording import count, written_by
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Fix
 
@@ -69,13 +69,22 @@ class CompactedTooOften(Rule):
                         f"Lane {lane.name}: {len(lane.compactions)} compactions in {lane.calls} "
                         "calls, followed by "
                         f"{followed[0]} to {followed[-1]} calls up to the next; "
-                        f"{count(lane.written)} tokens were written and "
-                        f"{count(lane.read)} read: writes are {lane.write_share} % of what both "
-                        "cost."
+                        f"{_sums(ctx, lane)}"
                     ),
                 ),
                 to_check=("At which size the client compacts, and what fills the window so fast.",),
             )
+
+
+def _sums(ctx: Context, lane: LaneSurvey) -> str:
+    calls = (call for call in ctx.session.calls if call.lane == lane.name)
+    written = written_by(*(call for call in calls if call.usage is not None))
+    if written is None:
+        return f"{count(lane.read)} tokens were read."
+    said = f"{written} tokens were written and {count(lane.read)} read"
+    if not written[0].isdigit():
+        return f"{said}."
+    return f"{said}: writes are {lane.write_share} % of what both cost."
 
 
 def _compacting(times: int) -> Script:

@@ -10,7 +10,7 @@ from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.mends import one_first
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.times import overlap
-from cacheaudit.diagnose.wording import count
+from cacheaudit.diagnose.wording import count, written_by
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Evidence, Finding, Fix, Verdict
 from cacheaudit.simulate.edit import Edit
@@ -77,7 +77,7 @@ class ConcurrentIdenticalWrites(Rule):
                 if shared is not None and shared < event.read + event.lost:
                     shared = None
                 yield _draft(
-                    event.index, event.lost, event.call.id, event.read, event.written,
+                    event.index, event.lost, event.call.id, event.read, written_by(event.call),
                     event.previous.id, shared,
                 )  # fmt: skip
         yield from _across_lanes(ctx)
@@ -114,24 +114,28 @@ def _across_lanes(ctx: Context) -> Iterator[Draft]:
             tokens = follower.written if shared is None else max(0, shared - follower.read)
             if tokens > LOSS_TOKENS:
                 yield _draft(
-                    follower.index, tokens, follower.call.id, follower.read, follower.written,
+                    follower.index, tokens, follower.call.id, follower.read,
+                    count(follower.written),
                     leader.call.id, shared,
                 )  # fmt: skip
 
 
 def _draft(
-    index: int, tokens: int, call: str, read: int, written: int, other: str, shared: int | None
+    index: int,
+    tokens: int,
+    call: str,
+    read: int,
+    written: str | None,
+    other: str,
+    shared: int | None,
 ) -> Draft:
     verdict: Verdict = "consistent"
     evidence: Evidence = "usage"
-    lines = [
-        (
-            f"{call} and {other} began together, both read {count(read)} tokens and both wrote "
-            f"{count(written)}."
-        )
-    ]
+    wrote = f" and both wrote {written}" if written else "; what they wrote is not recorded"
+    lines = [f"{call} and {other} began together, both read {count(read)} tokens{wrote}."]
     if shared is None:
-        lines.append(f"At most {count(tokens)} of the tokens written were written twice.")
+        twice = "of the tokens written were written twice" if written else "were sent twice"
+        lines.append(f"At most {count(tokens)} {twice}.")
         checks: tuple[str, ...] = (
             "How much of what they wrote is the same: compare the bodies.",
             "Whether a marker stands at the end of what they share.",

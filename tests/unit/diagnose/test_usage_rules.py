@@ -119,7 +119,14 @@ def test_a_stage_adds_up_calls_of_two_price_rows() -> None:
 
 
 def test_rare_lifetimes_count_as_written() -> None:
-    usage = Usage(total_input=700, cache_read=0, write_other=700, write_other_ttl="1h", output=1)
+    usage = Usage(
+        total_input=700,
+        uncached_input=0,
+        cache_read=0,
+        write_other=700,
+        write_other_ttl="1h",
+        output=1,
+    )
     assert staged(two_models(), usage=usage) == (
         "Later: 2 calls, 2,700 tokens written, 1,000 read, 30 uncached, 101 of output; "
         "input cost 0.0121 USD."  # 0.00789 and 700 x 6
