@@ -9,9 +9,9 @@ import msgspec
 
 from cacheaudit.model.money import decimal, plain
 from cacheaudit.report import format as fmt
-from cacheaudit.report.groups import PARTS
+from cacheaudit.report.groups import GROUP_HEADS, PARTS, WEIGHT
 from cacheaudit.report.result import Group, LossRow, Totals
-from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens
+from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens, weight_text
 
 SHOWN_GROUPS = 50
 
@@ -34,6 +34,7 @@ class LedgerTable(msgspec.Struct, frozen=True, kw_only=True):
     """Totals by key, the first ones where there are many."""
 
     name: str
+    heads: tuple[str, ...]
     rows: tuple[LedgerRow, ...]
     total: int
 
@@ -65,23 +66,28 @@ def ledger(name: str, groups: Sequence[Group]) -> LedgerTable:
     """Lay out totals by key; what the records state stands beside what was computed."""
     places = fmt.places_for(paid(group.totals)[0] for group in groups)
     has_stated = any(group.totals.cost.reported is not None for group in groups)
+    # Sums over rows of calls, as those by day and by lane, know no weight.
+    weight = any(group.totals.input_equivalents is not None for group in groups)
+    heads = tuple(head for head in GROUP_HEADS if weight or head != WEIGHT)
     return LedgerTable(
         name=name,
+        heads=heads + (("Reported", "Difference") if has_stated else ()),
         rows=tuple(
-            LedgerRow(group.key, _cells(group.totals, places, has_stated))
+            LedgerRow(group.key, _cells(group.totals, places, has_stated, weight))
             for group in groups[:SHOWN_GROUPS]
         ),
         total=len(groups),
     )
 
 
-def _cells(totals: Totals, places: int, has_stated: bool) -> tuple[Cell, ...]:
+def _cells(totals: Totals, places: int, has_stated: bool, weight: bool) -> tuple[Cell, ...]:
     cost = totals.cost
     value, origin = paid(totals)
     cells = [
         Cell(f"{totals.calls:,}"),
         *(Cell(tokens(totals, part)) for part in PARTS),
         Cell(hit_ratio(totals, fmt.DASH)),
+        *([Cell(weight_text(totals))] if weight else []),
         Cell(
             cost_text(totals, places),
             f"{value} {cost.currency}, {origin}" if value is not None else "",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from cacheaudit.report import format as fmt
 from cacheaudit.report.result import Group, Totals
-from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens
+from cacheaudit.report.summary import cost_text, hit_ratio, paid, tokens, weight_text
 
-GROUP_HEADS = ("Calls", "Uncached", "Written", "Read", "Output", "Hit ratio", "Cost")
+WEIGHT = "Weighted"
+GROUP_HEADS = ("Calls", "Uncached", "Written", "Read", "Output", "Hit ratio", WEIGHT, "Cost")
 PARTS = ("uncached_input", "cache_write", "cache_read", "output")
 _GUTTER = 2
 
@@ -36,6 +37,7 @@ def _cells(totals: Totals, number: Callable[[int | None], str], places: int) -> 
         f"{totals.calls:,}",
         *(tokens(totals, part, number=number) for part in PARTS),
         hit_ratio(totals, fmt.DASH),
+        weight_text(totals, number),
         cost_text(totals, places),
     )
 

@@ -12,7 +12,6 @@ from cacheaudit.model.money import ZERO, decimal, plain
 from cacheaudit.report import format as fmt
 from cacheaudit.report.catalogue import checks
 from cacheaudit.report.cells import Cell, LedgerTable, cell, ledger
-from cacheaudit.report.groups import GROUP_HEADS
 from cacheaudit.report.ledger import BINS
 from cacheaudit.report.losses import HEADS
 from cacheaudit.report.opportunities import Opportunity, before_after
@@ -115,7 +114,6 @@ def context(result: AuditResult, page: Page) -> dict[str, Any]:
         "models": sorted({model for names in page.models.values() for model in names}),
         "before_after": lambda item: _before_after(item, page.balance),
         "saves": lambda item: _saves(item, page.balance),
-        "heads": GROUP_HEADS,
         "ledgers": _ledgers(result, page),
         "checks": checks(result),
         "price_numbers": {price.id: n for n, price in enumerate(result.prices, 1)},

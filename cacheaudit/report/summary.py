@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 import msgspec
 
@@ -202,6 +202,14 @@ def tokens(
     """
     value = writes(totals) if part == "cache_write" else getattr(totals, part)
     return unknown if value is None else bound(totals, part) + number(value)
+
+
+def weight_text(totals: Totals, number: Callable[[int | None], str] = fmt.count) -> str:
+    """Write the input in ordinary input tokens, as a lower bound where some calls lack a weight."""
+    if totals.input_equivalents is None:
+        return fmt.DASH
+    whole = decimal(totals.input_equivalents).quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    return ("≥ " if totals.unweighted_calls else "") + number(int(whole))
 
 
 def part_share(totals: Totals, part: str) -> str:
