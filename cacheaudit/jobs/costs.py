@@ -22,7 +22,7 @@ class Costs:
         self._rows: dict[int, _Row] = {}
 
     def text(self, card: RateCard, usage: Usage) -> str:
-        """Write what a call cost, without exponent or trailing zeros. Cost: 2 µs."""
+        """Write what a call cost, without exponent or trailing zeros."""
         row = self._rows.get(id(card))
         if row is None:
             row = self._rows[id(card)] = _Row(card)
