@@ -135,9 +135,11 @@ class Outlook:
         if not totals.calls or totals.input_equivalents is None:
             return WhatIf(reason="the input of these calls is not known in all its parts")
         reported = _reported(totals)
-        before = _plus(reported, self._difference, "baseline", "As it was, simulated")
+        whole = totals.total_input
+        title = "As it was, simulated" if self._with_bodies else "As it was billed"
+        before = _plus(reported, self._difference, "baseline", title, whole)
         every = msgspec.structs.replace(
-            _plus(before, self._change, "all-fixes", "All fixes together"),
+            _plus(before, self._change, "all-fixes", "All fixes together", whole),
             left_out=self._left_out,
             command=self._every_command(commands),
         )
@@ -147,7 +149,7 @@ class Outlook:
             all_fixes=every,
             scenarios=[
                 msgspec.structs.replace(
-                    _plus(before, self._scenarios[name], name, TITLES[name]),
+                    _plus(before, self._scenarios[name], name, TITLES[name], whole),
                     command=self._command(name, commands),
                 )
                 for name in _ORDER
@@ -235,26 +237,32 @@ def _text(value: Decimal | None) -> str | None:
 
 
 def _reported(totals: Totals) -> Scenario:
-    writes = [count for count in totals.cache_write.values() if count]
+    writes = [count for count in totals.cache_write.values() if count is not None]
     return Scenario(
         name="reported",
         title="As it was billed",
         calls=totals.calls,
         uncached_input=totals.uncached_input,
         cache_read=totals.cache_read,
-        cache_write=sum(writes),
+        cache_write=sum(writes) if writes else None,
         hit_ratio=totals.hit_ratio,
         input_equivalents=totals.input_equivalents,
         cost=totals.cost.computed,
+        unknown_calls=totals.unknown_calls,
     )
 
 
-def _plus(base: Scenario, change: Change, name: str, title: str) -> Scenario:
-    """Apply a change to a bill."""
+def _plus(
+    base: Scenario, change: Change, name: str, title: str, whole: int | None = None
+) -> Scenario:
+    """Apply a change to a bill; ``whole`` is its input, where its parts do not add up to it."""
     uncached = _add(base.uncached_input, change.uncached_input)
     read = _add(base.cache_read, change.cache_read)
     write = _add(base.cache_write, change.cache_write)
-    total = None if uncached is None or read is None or write is None else uncached + read + write
+    if uncached is not None and read is not None and write is not None:
+        total: int | None = uncached + read + write
+    else:
+        total = _add(whole, change.uncached_input + change.cache_read + change.cache_write)
     saves = change.saves
     if base.cost is None:
         saves = Saving(saves.input_equivalents, None)
@@ -271,6 +279,7 @@ def _plus(base: Scenario, change: Change, name: str, title: str) -> Scenario:
         saves=saving_row(saves),
         added_calls=change.calls,
         own_costs=saving_row(change.own) if change.calls else None,
+        unknown_calls=base.unknown_calls,
     )
 
 

@@ -343,8 +343,8 @@ def _with_bodies(
             name: _changed(lab, trial) for name, trial in tried.items() if trial.bill is not None
         },
         left_out=left_out | dict.fromkeys(skipped, _TOO_MUCH),
-        low=ends.low,
-        high=ends.high,
+        low=ends.low if what_if.reported.calls else Saving(),
+        high=ends.high if what_if.reported.calls else Saving(),
         untried=ends.reason,
         rules=_rules(session.calls),
     )
@@ -423,5 +423,5 @@ def _between(before: Bill, after: Bill) -> Change:
         uncached_input=after.uncached_input - before.uncached_input,
         cache_read=after.cache_read - before.cache_read,
         cache_write=after.cache_write - before.cache_write,
-        saves=before.less(after),
+        saves=before.less(after) if before.calls or after.calls else Saving(),
     )

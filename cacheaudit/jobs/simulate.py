@@ -204,6 +204,7 @@ def _totals(totals: Totals) -> SimulatedTotals:
         input_equivalents=_text(totals.input_equivalents),
         cost=_text(totals.cost),
         currency=totals.currency,
+        unknown_calls=totals.unknown_calls,
     )
 
 

@@ -96,13 +96,16 @@ def _bill(
     left_out: dict[str, str] | None = None,
     command: str | None = None,
 ) -> Scenario:
+    def told(part: str, tokens: int) -> int | None:
+        return tokens if bill.calls > bill.unknown_calls.get(part, 0) else None
+
     return Scenario(
         name=name,
         title=title,
         calls=bill.calls,
-        uncached_input=bill.uncached_input,
-        cache_read=bill.cache_read,
-        cache_write=bill.cache_write,
+        uncached_input=told("uncached_input", bill.uncached_input),
+        cache_read=told("cache_read", bill.cache_read),
+        cache_write=told("cache_write", bill.cache_write),
         hit_ratio=None if bill.hit_ratio is None else float(bill.hit_ratio),
         input_equivalents=_text(bill.input_equivalents),
         cost=_text(bill.cost),
@@ -111,6 +114,7 @@ def _bill(
         own_costs=own_costs,
         left_out=left_out or {},
         command=command,
+        unknown_calls=bill.unknown_calls,
     )
 
 

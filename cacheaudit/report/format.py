@@ -21,6 +21,12 @@ def count(value: int | None, unknown: str = DASH) -> str:
     return unknown if value is None else f"{value:,}"
 
 
+def count_of(value: int | None, missing: int, unknown: str = DASH) -> str:
+    """Write a sum, as a lower bound where some of what it is made of is ``missing``."""
+    bound = AT_LEAST if missing and value is not None else ""
+    return bound + count(value, unknown)
+
+
 def short_count(value: int | None, unknown: str = DASH) -> str:
     """Write a whole number in at most five characters: ``37.6k``, ``1.2M``."""
     if value is None:

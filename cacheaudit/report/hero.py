@@ -199,7 +199,10 @@ def _no_score(balance: Balance | None) -> str:
     if balance is None:
         return "No score without a simulation"
     if balance.worst is None or balance.ideal is None:
-        return "No score: its two ends were not simulated"
+        return (
+            "No score: not all of these calls can be simulated without any cache and with an ideal "
+            "one"
+        )
     return "No score: no cache could have saved anything here"
 
 

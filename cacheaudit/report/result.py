@@ -261,6 +261,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         refused: Why it cannot be said; the sums are ``None`` then.
         left_out: Edits that do not go with the others: name → reason.
         command: Command line that works it out again.
+        unknown_calls: Calls that do not tell a part, by its name: the sum is a lower bound.
     """
 
     name: str
@@ -278,6 +279,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
     left_out: dict[str, str] = {}
     command: str | None = None
+    unknown_calls: dict[str, int] = {}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,10 +96,16 @@ def score_words(balanced: Balance) -> str:
         shown(value, balanced, places)
         for value in (balanced.worst, balanced.scored, balanced.ideal)
     )
+    start = f"without any cache these calls would have cost {worst}, "
+    if balanced.ideal_is_fixes:
+        return (
+            f"{start}with all fixes, which do better here than any cache could, {ideal}; they "
+            f"cost {paid}. The score says how much of that way was gone."
+        )
     return (
-        f"without any cache these calls would have cost {worst}, at best {ideal} (every repeated "
-        f"token read, or all fixes made); they cost {paid}. The score says how much of that way "
-        "was gone."
+        f"{start}with an ideal one, where every repeated token is read, {ideal}; they cost {paid}. "
+        "The score says how much of that way was gone. The best case is another figure: what the "
+        "fixes leave."
     )
 
 
@@ -118,7 +124,10 @@ def scenario_lines(result: AuditResult, balanced: Balance | None) -> list[Scenar
     every = scenario(what_if.all_fixes)
     rows: list[Scenario] = []
     if what_if.baseline is not None:
-        title = "As it was, simulated"
+        # From sizes alone the calls stand as they were billed; only changes to them are worked out.
+        modes = result.simulation.modes
+        is_played = bool(modes.get("bodies") or (result.simulation.calls and not modes))
+        title = "As it was, simulated" if is_played else "As it was billed"
         rows.append(msgspec.structs.replace(what_if.baseline, title=title, saves=None))
     if every is not None and what_if.waterfall:
         rows.append(msgspec.structs.replace(every, title=every.title or "All fixes together"))

@@ -76,17 +76,22 @@ class SimulatedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the calls that have a prediction; money and equivalents are decimal strings."""
+    """Sums over the calls that have a prediction; money and equivalents are decimal strings.
+
+    A part that no call tells is ``None``; ``unknown_calls`` counts those that do not tell a part,
+    by its name: its sum is a lower bound.
+    """
 
     calls: int
-    total_input: int
-    uncached_input: int
-    cache_read: int
-    cache_write: dict[str, int]
+    total_input: int | None
+    uncached_input: int | None
+    cache_read: int | None
+    cache_write: dict[str, int] | None
     hit_ratio: str | None
     input_equivalents: str | None
     cost: str | None
     currency: str
+    unknown_calls: dict[str, int] = {}
 
 
 class SimulationAccuracy(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +100,7 @@ class SimulationAccuracy(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     exact_calls: int
     exact_writes: int
-    mean_abs_error_tokens: float
+    mean_abs_error_tokens: float | None
     unexplained_tokens: int
     surplus_tokens: int
     refused: dict[str, int]
@@ -223,16 +228,21 @@ def _totals(result: SimulationResult) -> Table:
     for head in ("input", "read", "written", "uncached", "equivalents", "cost"):
         table.add_column(head, justify="right", no_wrap=True)
     for name, totals in (("predicted", result.totals), ("reported", result.reported)):
+        writes = None if totals.cache_write is None else sum(totals.cache_write.values())
         table.add_row(
             name,
-            fmt.count(totals.total_input),
-            fmt.count(totals.cache_read),
-            fmt.count(sum(totals.cache_write.values())),
-            fmt.count(totals.uncached_input),
+            _sum(totals, "total_input", totals.total_input),
+            _sum(totals, "cache_read", totals.cache_read),
+            _sum(totals, "cache_write", writes),
+            _sum(totals, "uncached_input", totals.uncached_input),
             fmt.equivalents(totals.input_equivalents),
             fmt.amount(totals.cost, totals.currency),
         )
     return table
+
+
+def _sum(totals: SimulatedTotals, part: str, value: int | None) -> str:
+    return fmt.count_of(value, totals.unknown_calls.get(part, 0))
 
 
 def _forced(row: ForcedRow | None) -> list[str]:

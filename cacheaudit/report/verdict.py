@@ -57,6 +57,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
         worst: The same calls without any cache.
         ideal: The same calls with every repeated token read, or with all fixes where that is less.
         scored: What was paid for the calls that the score is of.
+        ideal_is_fixes: ``ideal`` is the sum with all fixes, which is below that of any cache.
     """
 
     unit: Unit
@@ -72,6 +73,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     worst: Decimal | None = None
     ideal: Decimal | None = None
     scored: Decimal | None = None
+    ideal_is_fixes: bool = False
 
 
 def scenario(value: Scenario | dict[str, Any] | None) -> Scenario | None:
@@ -129,6 +131,7 @@ def _balance(result: AuditResult, every: Scenario, base: Scenario, unit: Unit) -
         worst=worst,
         ideal=cheapest,
         scored=billed,
+        ideal_is_fixes=ideal is not None and after <= ideal,
     )
 
 

@@ -39,8 +39,8 @@ def _bills(rows: list[Scenario], currency: str) -> Table:
         table.add_row(
             fmt.printable(row.name),
             fmt.count(row.calls),
-            fmt.count(row.cache_read),
-            fmt.count(row.cache_write),
+            fmt.count_of(row.cache_read, row.unknown_calls.get("cache_read", 0)),
+            fmt.count_of(row.cache_write, row.unknown_calls.get("cache_write", 0)),
             fmt.ratio(row.hit_ratio, fmt.DASH),
             fmt.equivalents(row.input_equivalents),
             fmt.amount(row.cost, currency, fmt.DASH),

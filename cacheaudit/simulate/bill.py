@@ -20,6 +20,7 @@ from cacheaudit.pricing.cost import price_call
 from cacheaudit.pricing.equivalents import call_input_equivalents
 
 _FIELDS: Final = {ttl: f"write_{ttl}" for ttl in TTLS}
+_TOLD: Final = ("uncached_input", "cache_read", "cache_write")
 _RATIO: Final = Decimal("0.000001")
 
 
@@ -63,6 +64,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         amounts: Input equivalents (input side only) and money.
         currency: ISO code of the money.
         reason: Why there is no sum of money.
+        unknown_calls: Calls that do not tell a part, by its name; the sum lacks them.
     """
 
     calls: int = 0
@@ -73,6 +75,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     amounts: Saving = Saving()
     currency: str = "USD"
     reason: str | None = None
+    unknown_calls: dict[str, int] = {}
 
     @property
     def cache_write(self) -> int:
@@ -161,6 +164,7 @@ class _Price(msgspec.Struct, frozen=True):
 class _Sums:
     def __init__(self) -> None:
         self.calls = self.uncached = self.read = self.output = 0
+        self.unknown: dict[str, int] = {}
         self.writes: dict[str, int] = {}
         self.amounts = Saving()
         self.currencies: set[str] = set()
@@ -172,6 +176,9 @@ class _Sums:
         self.uncached += usage.uncached_input or 0
         self.read += usage.cache_read or 0
         self.output += usage.output or 0
+        for part in _TOLD:
+            if getattr(usage, part) is None:
+                self.unknown[part] = self.unknown.get(part, 0) + 1
         for ttl, field in _FIELDS.items():
             tokens = getattr(usage, field)
             if tokens:
@@ -185,7 +192,13 @@ class _Sums:
         amounts = self.amounts
         if len(self.currencies) > 1 or not has_prices:
             amounts = Saving(amounts.input_equivalents, None)
-        reason = None if amounts.cost is not None else self.reason or "several currencies"
+        if not self.calls:
+            amounts = Saving(None, None)
+        reason = (
+            None
+            if amounts.cost is not None
+            else self.reason or ("several currencies" if self.calls else "no call tells its usage")
+        )
         return Bill(
             calls=self.calls,
             uncached_input=self.uncached,
@@ -195,6 +208,7 @@ class _Sums:
             amounts=amounts,
             currency=min(self.currencies, default="USD"),
             reason=reason,
+            unknown_calls=self.unknown,
         )
 
 

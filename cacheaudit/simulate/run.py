@@ -26,6 +26,8 @@ from cacheaudit.simulate.switches import Switches
 
 Mode = Literal["bodies", "sizes", "none"]
 _WRITES: Final[dict[str, str]] = {ttl: f"write_{ttl}" for ttl in TTLS}
+_PARTS: Final = ("total_input", "uncached_input", "cache_read")
+_WRITE: Final = "cache_write"
 
 
 class SimCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,7 @@ class SimCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the calls that have a prediction.
+    """Sums over the calls that have a prediction; ``None`` where no call tells a part.
 
     Attributes:
         calls: How many those are.
@@ -74,21 +76,23 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         input_equivalents: In ordinary input tokens; ``None`` where a multiplier is not known.
         cost: In ``currency``; ``None`` where a price is not known.
         currency: ISO code.
+        unknown_calls: Calls that do not tell a part, by its name: the sum is a lower bound.
     """
 
     calls: int = 0
-    total_input: int = 0
-    uncached_input: int = 0
-    cache_read: int = 0
-    cache_write: dict[str, int] = {}
+    total_input: int | None = None
+    uncached_input: int | None = None
+    cache_read: int | None = None
+    cache_write: dict[str, int] | None = None
     input_equivalents: Decimal | None = None
     cost: Decimal | None = None
     currency: str = "USD"
+    unknown_calls: dict[str, int] = {}
 
     @property
     def hit_ratio(self) -> Decimal | None:
         """Tokens read of all input tokens, to four places."""
-        if not self.total_input:
+        if not self.total_input or self.cache_read is None:
             return None
         return (Decimal(self.cache_read) / self.total_input).quantize(Decimal("0.0001"))
 
@@ -109,7 +113,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     exact_calls: int = 0
     exact_writes: int = 0
-    mean_abs_error_tokens: float = 0.0
+    mean_abs_error_tokens: float | None = None
     unexplained_tokens: int = 0
     surplus_tokens: int = 0
     refused: dict[str, int] = {}
@@ -294,7 +298,7 @@ def accuracy(rows: Iterable[SimCall]) -> Accuracy:
         calls=count,
         exact_calls=errors.count(0),
         exact_writes=writes,
-        mean_abs_error_tokens=round(sum(map(abs, errors)) / count, 1) if count else 0.0,
+        mean_abs_error_tokens=round(sum(map(abs, errors)) / count, 1) if count else None,
         unexplained_tokens=sum(error for error in errors if error > 0),
         surplus_tokens=-sum(error for error in errors if error < 0),
         refused=dict(sorted(refused.items())),
@@ -324,7 +328,9 @@ class _Sums:
 
     def __init__(self, book: PriceBook | None) -> None:
         self._book = book
-        self._calls = self._total = self._uncached = self._read = 0
+        self._calls = 0
+        self._counts = dict.fromkeys(_PARTS, 0)
+        self._unknown: Counter[str] = Counter()
         self._writes: Counter[str] = Counter()
         self._weight: Decimal | None = Decimal(0) if book is not None else None
         self._cost: Decimal | None = self._weight
@@ -333,19 +339,23 @@ class _Sums:
     def outcome(self, outcome: Outcome) -> None:
         """Add tokens alone."""
         self._calls += 1
-        self._uncached += outcome.uncached
-        self._read += outcome.read
-        self._total += outcome.uncached + outcome.read
+        self._counts["uncached_input"] += outcome.uncached
+        self._counts["cache_read"] += outcome.read
+        self._counts["total_input"] += outcome.uncached + outcome.read + outcome.written
         for ttl, tokens in outcome.writes.items():
             self._writes[ttl] += tokens
-            self._total += tokens
 
     def usage(self, call: Call, usage: Usage) -> None:
         """Add one call's usage and what it costs."""
         self._calls += 1
-        self._total += usage.total_input or 0
-        self._uncached += usage.uncached_input or 0
-        self._read += usage.cache_read or 0
+        for part in _PARTS:
+            value = getattr(usage, part)
+            if value is None:
+                self._unknown[part] += 1
+            else:
+                self._counts[part] += value
+        if usage.cache_write is None:
+            self._unknown[_WRITE] += 1
         for ttl, field in _WRITES.items():
             if tokens := getattr(usage, field):
                 self._writes[ttl] += tokens
@@ -360,16 +370,22 @@ class _Sums:
 
     def totals(self) -> Totals:
         """Close the sums."""
+        writes: dict[str, int] = {ttl: self._writes[ttl] for ttl in TTLS if self._writes[ttl]}
+        has_calls = self._calls > 0
         return Totals(
             calls=self._calls,
-            total_input=self._total,
-            uncached_input=self._uncached,
-            cache_read=self._read,
-            cache_write={ttl: self._writes[ttl] for ttl in TTLS if self._writes[ttl]},
-            input_equivalents=self._weight,
-            cost=self._cost,
+            total_input=self._known("total_input"),
+            uncached_input=self._known("uncached_input"),
+            cache_read=self._known("cache_read"),
+            cache_write=writes if self._calls > self._unknown[_WRITE] else None,
+            input_equivalents=self._weight if has_calls else None,
+            cost=self._cost if has_calls else None,
             currency=self._currency or "USD",
+            unknown_calls={part: n for part, n in self._unknown.items() if n},
         )
+
+    def _known(self, part: str) -> int | None:
+        return self._counts[part] if self._calls > self._unknown[part] else None
 
 
 def _plus(a: Decimal | None, b: Decimal | None) -> Decimal | None:

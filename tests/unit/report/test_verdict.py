@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheaudit.model.money import plain
+from cacheaudit.report.hero import context
+from cacheaudit.report.page import build
 from cacheaudit.report.result import AuditResult, SavingRow, Scenario, Step, WhatIf
-from cacheaudit.report.settings import range_words, steps_text
+from cacheaudit.report.settings import range_words, scenario_lines, score_words, steps_text
 from cacheaudit.report.verdict import balance, scenario
 from tests.unit.report import samples
 
@@ -135,3 +137,47 @@ def test_scenarios_may_be_plain_mappings() -> None:
 
 
 ANY = {"input_equivalents": "4"}
+
+
+@pytest.mark.parametrize(("with_fixes", "is_fixes"), [("37", False), ("20", True)])
+def test_the_score_names_what_it_is_measured_against(with_fixes: str, is_fixes: bool) -> None:
+    made = result(Decimal(50), Decimal(50), Decimal(50), [])
+    made.what_if = msgspec.structs.replace(
+        made.what_if,
+        all_fixes=Scenario(name="all-fixes", cost=with_fixes),
+        scenarios=[
+            Scenario(name="no-caching", cost="90"),
+            Scenario(name="ideal", cost="30"),
+        ],
+    )
+    found = balance(made)
+    assert found is not None
+    assert found.ideal_is_fixes is is_fixes
+
+    words = score_words(found)
+
+    assert "at best" not in words
+    if is_fixes:
+        assert found.ideal == found.best == 20
+        assert "with all fixes, which do better here than any cache could, $20.00" in words
+    else:
+        assert (found.ideal, found.best) == (30, 37)
+        assert "with an ideal one, where every repeated token is read, $30.00" in words
+        assert "best case is another figure: what the fixes leave" in words
+
+
+@pytest.mark.parametrize(
+    ("modes", "title"),
+    [({"sizes": 14}, "As it was billed"), ({"bodies": 14}, "As it was, simulated")],
+)
+def test_only_what_was_played_is_called_simulated(modes: dict[str, int], title: str) -> None:
+    made = samples.audit()
+    made.simulation = msgspec.structs.replace(made.simulation, modes=modes)
+    assert scenario_lines(made, balance(made))[0].title == title
+
+
+def test_without_both_ends_the_page_does_not_say_that_nothing_was_simulated() -> None:
+    made = samples.audit()
+    made.what_if = msgspec.structs.replace(made.what_if, scenarios=[])
+    shown = context(made, build(made))["no_score"]
+    assert shown.startswith("No score: not all of these calls can be simulated without any cache")

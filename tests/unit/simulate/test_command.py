@@ -38,6 +38,7 @@ def test_the_json_has_the_fields_of_the_contract(root: Path, tmp_path: Path) -> 
         "input_equivalents": "381701",
         "cost": found["reported"]["cost"],
         "currency": "USD",
+        "unknown_calls": {},
     }
     assert found["switches"] == {}
     assert found["rules_version"] == "2026-11-30"
@@ -49,6 +50,48 @@ def test_what_cannot_be_predicted_is_null_with_a_reason(root: Path, tmp_path: Pa
     first = found["calls"][0]
     assert (first["predicted"], first["refused"]) == (None, "first_of_lane")
     assert found["accuracy"]["refused"] == {"first_of_lane": 1}
+
+
+_LONE = (
+    "timestamp,model,session,input_tokens,cache_read_input_tokens,cache_creation_input_tokens\n"
+    "2026-11-03T10:00:00Z,claude-sonnet-4-6,s1,100,5000,0\n"
+)
+
+
+def test_sums_over_nothing_are_unknown(tmp_path: Path) -> None:
+    log = tmp_path / "lone.csv"
+    log.write_text(_LONE, encoding="utf-8")
+
+    found = simulated(tmp_path, str(log))
+    shown = run(tmp_path, "simulate", str(log)).stdout
+
+    for side in (found["totals"], found["reported"]):
+        assert side["calls"] == 0
+        parts = ("total_input", "uncached_input", "cache_read", "cache_write", "cost")
+        assert [side[part] for part in (*parts, "input_equivalents")] == [None] * 6
+    assert found["accuracy"]["mean_abs_error_tokens"] is None
+    assert "$0" not in shown
+    assert "Nothing could be predicted." in shown
+
+
+def test_writes_that_no_call_tells_are_unknown(tmp_path: Path) -> None:
+    log = tmp_path / "quiet.csv"
+    lines = [
+        f"2026-11-03T10:00:{seconds:02},openai,gpt-5.4,s1,{read + 576},{read},"
+        for seconds, read in ((0, 0), (20, 4_096), (40, 4_608))
+    ]
+    head = "timestamp,provider,model,session,prompt_tokens,cached_tokens,completion_tokens"
+    log.write_text("\n".join([head, *(f"{line}5" for line in lines), ""]), encoding="utf-8")
+
+    found = simulated(tmp_path, str(log))
+
+    assert found["reported"]["calls"] == found["totals"]["calls"] > 0
+    assert found["reported"]["cache_write"] is None
+    assert found["reported"]["unknown_calls"] == {"cache_write": found["reported"]["calls"]}
+    assert found["totals"]["cache_write"] == {}
+    shown = run(tmp_path, "simulate", str(log)).stdout
+    sums = next(line for line in shown.splitlines() if line.startswith(" reported"))
+    assert sums.split()[3] == "–"  # noqa: RUF001
 
 
 def test_what_is_known_besides_completes_a_usage_log(root: Path, tmp_path: Path) -> None:
