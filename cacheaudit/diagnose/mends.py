@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from cacheaudit.model.call import Call, Session
@@ -29,6 +30,26 @@ def kept_prefix(session: Session, finding: Finding) -> Edit | None:
     return None if has_requests(session) else KeepPrefix(calls=finding.calls)
 
 
+def are_too_long(session: Session, finding: Finding) -> bool:
+    """Whether nobody would refresh over any of the pauses that a finding is about."""
+    spans = [(last.started_at, call.started_at) for last, call in _pauses(session, finding)]
+    return bool(spans) and all(
+        start is not None and until is not None and until - start > _LONG for start, until in spans
+    )
+
+
+def _pauses(session: Session, finding: Finding) -> Iterator[tuple[Call, Call]]:
+    """Yield the calls of a finding, each behind the call of its lane before it."""
+    before: dict[str, Call] = {}
+    wanted = set(finding.calls)
+    for call in session.calls:
+        last = before.get(call.lane)
+        if call.purpose not in _BESIDE:
+            before[call.lane] = call
+        if call.id in wanted and last is not None:
+            yield last, call
+
+
 def refreshed(session: Session, finding: Finding) -> Edit | None:
     """Refresh in the pauses that a finding is about; an hour's lifetime where none is short enough.
 
@@ -42,14 +63,7 @@ def refreshed(session: Session, finding: Finding) -> Edit | None:
         return None
     moments: list[str] = []
     refreshed_calls: list[str] = []
-    before: dict[str, Call] = {}
-    wanted = set(finding.calls)
-    for call in session.calls:
-        last = before.get(call.lane)
-        if call.purpose not in _BESIDE:
-            before[call.lane] = call
-        if call.id not in wanted or last is None:
-            continue
+    for last, call in _pauses(session, finding):
         found = _moments(last, call)
         if found:
             refreshed_calls.append(last.id)

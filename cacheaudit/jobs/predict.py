@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from cacheaudit.diagnose.mends import are_too_long
 from cacheaudit.diagnose.runner import Diagnosis
 from cacheaudit.jobs.fixes import fix_of
 from cacheaudit.jobs.prediction import Change as Change
@@ -19,6 +20,7 @@ from cacheaudit.jobs.prediction import FixStep as FixStep
 from cacheaudit.jobs.prediction import SessionPrediction as SessionPrediction
 from cacheaudit.model.call import Call, Session
 from cacheaudit.model.finding import Finding, Fix, Loss
+from cacheaudit.model.money import ZERO
 from cacheaudit.pricing.book import PriceBook
 from cacheaudit.providers.facts import Rules
 from cacheaudit.simulate.bill import Bill, Saving
@@ -110,17 +112,32 @@ def predict(
 
 
 def with_savings(findings: Iterable[Finding], prediction: SessionPrediction) -> tuple[Finding, ...]:
-    """Write into each finding's fix what it saves alone, where that was worked out."""
+    """Write into each finding's fix what it saves alone; what saves nothing is not advised."""
     found: list[Finding] = []
+    paying = {name for s in prediction.steps if s.change.saves.rank > ZERO for name in s.findings}
     for finding in findings:
         saving = prediction.saves.get(finding.id)
         if finding.fix is None or saving is None or saving.input_equivalents is None:
             found.append(finding)
             continue
+        if saving.rank <= ZERO and finding.id not in paying:
+            found.append(msgspec.structs.replace(finding, fix=None, no_fix=_useless(finding)))
+            continue
         alone = Loss(saving.input_equivalents, saving.cost)
         fix = Fix(finding.fix.title, finding.fix.patch, alone)
         found.append(msgspec.structs.replace(finding, fix=fix))
     return tuple(found)
+
+
+def _useless(finding: Finding) -> str:
+    """Say why nothing is advised."""
+    if finding.rule.startswith(_LIFETIME):
+        return (
+            "No refresh and no other lifetime would have saved anything: over these pauses they "
+            "cost at least as much as writing the prefix again."
+        )
+    title = "" if finding.fix is None else f" ({finding.fix.title.rstrip('.')})"
+    return f"What is usually done{title} would have saved nothing on these calls."
 
 
 # ── from usage alone ─────────────────────────────────────────────────────────────────────────────
@@ -250,7 +267,7 @@ def _fixes_by_size(diagnosis: Diagnosis, judged: Judged) -> tuple[dict[str, Savi
         change = _recovered(finding, finding.lost, judged)
         saves[finding.id] = change.saves
         steps.append(FixStep(finding.id, change, False, (finding.id,)))
-    if lifetimes:
+    if lifetimes and lifetime.saves.rank > ZERO:
         # One setting mends them all: it is one step.
         steps.append(FixStep(lifetimes[0], lifetime, False, tuple(lifetimes)))
     steps.sort(key=lambda step: -step.change.saves.rank)
@@ -305,9 +322,10 @@ def _with_bodies(
     from cacheaudit.simulate.run import accuracy
     from cacheaudit.simulate.whatif import evaluate_in
 
-    edits, owners, skipped = _edits(lab, session, diagnosis.findings, budget)
+    edits, owners, skipped, useless = _edits(lab, session, diagnosis.findings, budget)
     what_if = evaluate_in(lab, edits)
     saves, left_out = _alone(what_if, owners)
+    saves |= dict.fromkeys(useless, Saving())
     for edit, names in zip(edits, owners, strict=True):
         if edit.name in what_if.together.left_out:
             left_out |= dict.fromkeys(names, what_if.together.left_out[edit.name])
@@ -353,13 +371,15 @@ def _with_bodies(
 
 def _edits(
     lab: Lab, session: Session, findings: Sequence[Finding], budget: int
-) -> tuple[list[Edit], list[list[str]], list[str]]:
+) -> tuple[list[Edit], list[list[str]], list[str], list[str]]:
     """Collect the fixes that can be simulated, each once, with the findings that ask for it.
 
     Returns:
-        Edits, ids of their findings, ids of the findings that were skipped.
+        Edits, ids of their findings, ids of the findings that were skipped, and of those over
+        whose pauses nothing that was tried saves anything.
     """
     skipped: list[str] = []
+    useless: list[str] = []
     edits: list[Edit] = []
     owners: list[list[str]] = []
     for finding in findings:
@@ -370,13 +390,16 @@ def _edits(
             continue
         edit = fix_of(lab, session, finding, budget)
         if edit is None:
+            is_pause = finding.rule.startswith(_LIFETIME) and lab.work < budget
+            if is_pause and are_too_long(session, finding):
+                useless.append(finding.id)
             continue
         if edit in edits:
             owners[edits.index(edit)].append(finding.id)
         else:
             edits.append(edit)
             owners.append([finding.id])
-    return edits, owners, skipped
+    return edits, owners, skipped, useless
 
 
 def _alone(what_if: WhatIf, owners: list[list[str]]) -> tuple[dict[str, Saving], dict[str, str]]:

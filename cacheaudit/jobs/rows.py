@@ -137,6 +137,7 @@ def finding_row(finding: Finding, edit: str | None = None) -> FindingRow:
         tokens_lost=finding.tokens_lost,
         lost=_loss_row(finding.lost),
         fix=None if fix is None else FixRow(fix.title, fix.patch, _loss_row(fix.saves_alone), edit),
+        no_fix=finding.no_fix,
         places=[LossPlace(p.call, p.tokens, _loss_row(p.lost)) for p in finding.places],
     )
 

@@ -94,6 +94,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         session: Session concerned, where it is one.
         places: What each call lost; they add up to ``tokens_lost`` and, where all of it is known,
             to ``lost``.
+        no_fix: Why the usual fix is not advised, where trying it saved nothing.
     """
 
     id: str
@@ -113,3 +114,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["loss", "note", "error"] = "loss"
     session: str | None = None
     places: tuple[CallLoss, ...] = ()
+    no_fix: str | None = None

@@ -93,6 +93,7 @@ def context(result: AuditResult, page: Page) -> dict[str, Any]:
         "title": headline(result, page),
         "lead": lead(result, page),
         "scope": _scope(result),
+        "has_useless": _has_useless(result),
         "numbers": _numbers(result, page),
         "score_words": "" if page.balance is None else score_words(page.balance),
         "no_score": _no_score(page.balance),
@@ -249,9 +250,14 @@ def _numbers(result: AuditResult, page: Page) -> list[Number]:
 
 def _no_saving(result: AuditResult, page: Page) -> str:
     """Say why nothing was avoidable."""
-    if result.what_if.waterfall:
+    if result.what_if.waterfall or _has_useless(result):
         return "the fixes would not have paid"
     return "no fix could be tried" if page.lost.findings else "there is nothing to mend"
+
+
+def _has_useless(result: AuditResult) -> bool:
+    """Whether a fix was tried and is not advised, since it saves nothing."""
+    return any(finding.no_fix is not None for finding in result.findings)
 
 
 def _not_looked_for() -> Number:

@@ -283,6 +283,8 @@ def _finding(number: int, finding: FindingRow, currency: str) -> Iterator[str]:
         place = finding.first_change
         at = "" if place.byte_offset is None else f", byte {place.byte_offset:,}"
         yield f"- Changed at {code(place.path)}{at}"
+    if finding.no_fix is not None:
+        yield f"- No fix: {escape(finding.no_fix)}"
     if finding.fix is not None:
         saves = _saves(finding.fix, currency)
         yield f"- Fix: {escape(finding.fix.title)}{saves}"

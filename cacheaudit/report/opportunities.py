@@ -63,6 +63,7 @@ class Opportunity(msgspec.Struct, frozen=True, kw_only=True):
     saves: Decimal | None
     steps: tuple[Step, ...]
     page: RulePage | None
+    no_fix: str | None = None
 
     @property
     def cut(self) -> bool:
@@ -113,6 +114,7 @@ def _opportunity(
         saves=_saves(group, unit),
         steps=tuple(step for step in steps if ids.intersection(step.findings)),
         page=page,
+        no_fix=next((finding.no_fix for finding in group if finding.no_fix is not None), None),
     )
 
 

@@ -221,7 +221,7 @@ class LossPlace(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding of the result."""
+    """One finding of the result; ``no_fix`` says why the usual fix is not advised."""
 
     id: str
     rule: str
@@ -240,6 +240,7 @@ class FindingRow(msgspec.Struct, frozen=True, kw_only=True):
     lost: LossRow | None
     fix: FixRow | None
     places: list[LossPlace] = []
+    no_fix: str | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

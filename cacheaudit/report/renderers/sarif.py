@@ -83,6 +83,8 @@ def _result(finding: FindingRow, rule_index: int, places: dict[str, str]) -> dic
     sentences = [finding.title.rstrip(".") + ".", *finding.established]
     if finding.fix is not None:
         sentences.append(f"Fix: {finding.fix.title}.")
+    if finding.no_fix is not None:
+        sentences.append(f"No fix: {finding.no_fix}")
     lost = finding.lost
     return {
         "ruleId": finding.rule,

@@ -339,6 +339,8 @@ def _lines(finding: FindingRow, currency: str, view: View) -> Iterator[Renderabl
         where = f"{fmt.printable(place.path)}{at}"
         yield _labelled("changed at", "cyan", where)
     fix = finding.fix
+    if finding.no_fix is not None:
+        yield _labelled("no fix", "blue", fmt.printable(finding.no_fix))
     if fix is None:
         return
     saves = ""
