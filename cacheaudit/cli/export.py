@@ -70,7 +70,7 @@ def command(
             )
         done.append(report)
         for kind, count, examples in () if quiet else read.problems:
-            say(f"Problem: {kind}, {count} times ({examples[0]})")
+            say(f"Problem: {kind}, {plural(count, 'time')} ({examples[0]})")
 
     def from_store(stream: BinaryIO) -> None:
         url = db or default_url(machine.environment, machine.home, sys.platform)

@@ -58,6 +58,7 @@ def command(
     from cacheaudit.agent.audit import CacheAudit
     from cacheaudit.agent.proxy.routes import Routes
     from cacheaudit.agent.proxy.server import RecordingProxy
+    from cacheaudit.report.format import plural
     from cacheaudit.store import default_url, open_store
 
     where = Routes(dict(_pair(text) for text in routes), upstream)
@@ -85,7 +86,7 @@ def command(
             proxy.close()
         audit.flush()
         if not quiet:
-            say(f"{audit.state.written} calls recorded in {url}")
+            say(f"{plural(audit.state.written, 'call')} recorded in {url}")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from cacheaudit.diagnose.rule import find_rule
-from cacheaudit.diagnose.wording import count
+from cacheaudit.diagnose.wording import count, plural
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding
 
@@ -67,8 +67,8 @@ class Days:
             evidence="usage",
             calls=(),
             established=(
-                f"On {len(old)} days before {day}: {before}.",
-                f"On {len(new)} days from {day} on: {after}.",
+                f"On {plural(len(old), 'day')} before {day}: {before}.",
+                f"On {plural(len(new), 'day')} from {day} on: {after}.",
             ),
             to_check=(
                 "Whether the client program was updated, or a setting or plan changed, that day.",

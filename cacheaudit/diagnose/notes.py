@@ -8,6 +8,7 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.diagnose.rule import find_rule
+from cacheaudit.diagnose.wording import plural
 from cacheaudit.model.finding import Finding, Fix, Loss, Rival
 
 _EXAMPLES = 5
@@ -60,9 +61,9 @@ class _Group:
             title=title,
             calls=tuple(dict.fromkeys(self.ids)),
             established=(
-                f"{self.calls:,} calls in {self.sessions:,} sessions.",
+                f"{plural(self.calls, 'call')} in {self.sessions:,} sessions.",
                 *self.lines,
-                *((f"The same holds for {more:,} more sessions.",) if more else ()),
+                *((f"The same holds for {plural(more, 'more session')}.",) if more else ()),
             ),
             to_check=tuple(self.checks)[:_LISTED],
             rivals=tuple(self.rivals.values())[:_LISTED],

@@ -18,7 +18,7 @@ from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
 from cacheaudit.diagnose.survey import lifetimes
-from cacheaudit.diagnose.wording import count, place, sum_of, written_by
+from cacheaudit.diagnose.wording import count, place, plural, sum_of, written_by
 from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
@@ -299,7 +299,7 @@ def _statements(drafts: list[Draft]) -> tuple[str, ...]:
         if lines:
             found.append(" ".join(lines))
     if len(drafts) > _STATEMENTS:
-        found.append(f"The same holds for {len(drafts) - _STATEMENTS} more calls.")
+        found.append(f"The same holds for {plural(len(drafts) - _STATEMENTS, 'more call')}.")
     return tuple(found)
 
 

@@ -52,6 +52,16 @@ def count(tokens: int) -> str:
     return f"{tokens:,}"
 
 
+def plural(number: int, one: str, several: str | None = None) -> str:
+    """Write a number with what goes with it: ``1 call has``, ``2 calls have``."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def first_of(number: int, first: str) -> str:
+    """Name the first of some things, or the only one."""
+    return f": {first}" if number == 1 else f", the first of them {first}"
+
+
 def sum_of(counts: Iterable[int | None]) -> str | None:
     """Write a sum; as a lower bound where some counts are unknown, ``None`` where all are."""
     every = list(counts)

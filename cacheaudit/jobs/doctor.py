@@ -234,7 +234,7 @@ def _prices(clock: Clock) -> Iterator[Check]:
     as_of = book.as_of
     at = parse_time(as_of)
     days = 0 if at is None else int((clock.now() - at) // 86_400)
-    age = "today" if days <= 0 else f"{days} days ago"
+    age = "today" if days <= 0 else f"{plural(days, 'day')} ago"
     old = days > OLD_PRICES_DAYS
     models = sum(len(table.models) for table in tables)
     yield Check(

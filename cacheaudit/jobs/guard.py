@@ -46,12 +46,15 @@ class Break(msgspec.Struct, frozen=True, kw_only=True):
         about = "" if change.tokens_origin == "recorded" else "about "
         at = "a byte not known" if change.byte_offset is None else f"byte {change.byte_offset:,}"
         offset = f"{at} of the field"
+        told = change.tokens_after
+        tokens = "tokens whose number is not known" if told is None else f"{told:,} tokens"
+        about = "" if told is None else about
         lines = (
             f"Request {self.number} does not extend request {self.former}",
             f" (conversation {self.conversation!r}).\n",
             f"  level {change.level}, {change.path}: {change.kind.replace('_', ' ')}, {offset},",
             f" byte {change.prompt_byte_offset:,} of the prompt\n",
-            f"  {about}{change.tokens_after or 0:,} tokens from there on are not read",
+            f"  {about}{tokens} from there on are not read",
             f"\n  before: {change.before or 'nothing'}; after: {change.after or 'nothing'}",
         )
         return "".join(lines)

@@ -100,9 +100,12 @@ def _where(change: DiffChange) -> Iterator[RenderableType]:
 
 def _price(result: DiffResult, change: DiffChange) -> RenderableType:
     about = "" if change.tokens_origin == "recorded" else "About "
-    tokens = fmt.plural(change.tokens_after or 0, "token")
-    stand = "stands" if change.tokens_after == 1 else "stand"
-    start = f"{about}{tokens} {stand} behind the change."
+    if change.tokens_after is None:
+        start = "How many tokens stand behind the change is not known."
+    else:
+        tokens = fmt.plural(change.tokens_after, "token")
+        stand = "stands" if change.tokens_after == 1 else "stand"
+        start = f"{about}{tokens} {stand} behind the change."
     if result.cost is None:
         return Text(f"{start} The cost is not known: {result.cost_reason}.")
     cost = result.cost

@@ -142,7 +142,7 @@ def headline(result: AuditResult, page: Page) -> str:
     if weight is not None and decimal(weight):
         part = fmt.whole_percent(total.input_equivalents, decimal(weight))
         return f"{_upper(part)} of the weighted input went into cache misses."
-    return f"{total.tokens:,} tokens were sent again after cache misses."
+    return f"{fmt.plural(total.tokens, 'token was', 'tokens were')} sent again after cache misses."
 
 
 def _upper(text: str) -> str:
@@ -192,7 +192,9 @@ def _reason(result: AuditResult) -> str:
         return result.what_if.reason
     refused = result.simulation.refused
     if refused and not result.simulation.calls:
-        return ", ".join(f"{n:,} calls: {why.replace('_', ' ')}" for why, n in refused.items())
+        return ", ".join(
+            f"{fmt.plural(n, 'call')}: {why.replace('_', ' ')}" for why, n in refused.items()
+        )
     return "these calls were not simulated"
 
 

@@ -183,7 +183,7 @@ def _findings(result: AuditResult, limit: int | None) -> Iterator[str]:
     for number, finding in enumerate(ordered[:limit], 1):
         yield from _finding(number, finding, currency)
     if limit is not None and len(ordered) > limit:
-        yield f"{len(ordered) - limit:,} more findings."
+        yield f"{fmt.plural(len(ordered) - limit, 'more finding')}."
         yield ""
 
 
@@ -269,7 +269,7 @@ def _finding(number: int, finding: FindingRow, currency: str) -> Iterator[str]:
     calls = ", ".join(code(call) for call in finding.calls[:5])
     rest = "others" if is_cut(finding) else f"{len(finding.calls) - 5} more"
     more = f" and {rest}" if len(finding.calls) > 5 else ""
-    lost = f" · {finding.tokens_lost:,} tokens" if finding.tokens_lost else ""
+    lost = f" · {fmt.plural(finding.tokens_lost, 'token')}" if finding.tokens_lost else ""
     sure = confidence(finding.verdict, finding.evidence)
     named = f" · {calls}{more}" if calls else ""
     yield f"{code(finding.rule)} {escape(finding.name)} · {sure}{lost}{named}"
@@ -322,7 +322,7 @@ def _quality(rows: Sequence[Quality]) -> Iterator[str]:
     yield ""
     for row in rows:
         example = f" (first: {code(row.examples[0])})" if row.examples else ""
-        yield f"- {row.count:,} {escape(quality_words(row.kind))}{example}"
+        yield f"- {row.count:,} {escape(quality_words(row.kind, row.count))}{example}"
     yield ""
 
 

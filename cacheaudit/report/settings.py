@@ -178,16 +178,17 @@ def accuracy_words(result: AuditResult) -> str:
     simulation = result.simulation
     if not simulation.calls or simulation.exact_calls is None:
         return ""
+    calls = fmt.plural(simulation.calls, "call")
     words = [
         (
-            f"Reads predicted exactly for {simulation.exact_calls:,} of {simulation.calls:,} calls "
+            f"Reads predicted exactly for {simulation.exact_calls:,} of {calls} "
             f"({fmt.ratio(fmt.share(simulation.exact_calls, simulation.calls))})"
         )
     ]
     if simulation.mean_abs_error_tokens is not None:
         words.append(f"mean distance {simulation.mean_abs_error_tokens:,.0f} tokens")
     if simulation.unexplained_tokens is not None:
-        words.append(f"{simulation.unexplained_tokens:,} tokens expected and not read")
+        words.append(f"{fmt.plural(simulation.unexplained_tokens, 'token')} expected and not read")
     if simulation.surplus_tokens:
         words.append(f"{simulation.surplus_tokens:,} read beyond what was expected")
     words += _counted(simulation.modes, mode_words)

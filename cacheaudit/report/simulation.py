@@ -275,7 +275,8 @@ def _remarks(result: SimulationResult) -> Iterator[RenderableType]:
         lines.append(f"Without a prediction: {told}.")
     if result.accuracy.surplus_tokens and not result.edits:
         lines.append(
-            f"{result.accuracy.surplus_tokens:,} tokens were read that nothing in the record wrote."
+            f"{fmt.plural(result.accuracy.surplus_tokens, 'token was', 'tokens were')} read that "
+            "nothing in the record wrote."
         )
     if any("best_effort" in c.predicted.notes for c in result.calls if c.predicted):
         lines.append("This provider caches without a promise; its predictions are best effort.")

@@ -47,9 +47,28 @@ _QUALITY = {
 }
 
 
-def quality_words(kind: str) -> str:
+# Of which more than the first word changes where there is one; others only lose their s.
+_ONE = {
+    "invalid_json": "line that is no JSON",
+    "encoding": "text that is not UTF-8",
+    "vanished_file": "file that vanished while it was read",
+    "symlink_loop": "loop of links",
+    "cache_exceeds_input": "call that read more than its input",
+    "not_billed": "call that was not billed",
+    "repeated_calls_left_out": "repeated copy of a call, counted once",
+    "negative_part": "negative token count",
+}
+
+
+def quality_words(kind: str, number: int = 2) -> str:
     """Say a kind of data quality in words; a kind without any is written with blanks."""
-    return _QUALITY.get(kind) or printable(kind.replace("_", " "))
+    words = _QUALITY.get(kind)
+    if words is None:
+        return printable(kind.replace("_", " "))
+    if number != 1:
+        return words
+    first, _, rest = words.partition(" ")
+    return _ONE.get(kind) or f"{first.removesuffix('s')} {rest}"
 
 
 def confidence(verdict: str, evidence: str) -> str:

@@ -11,6 +11,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
+from cacheaudit.diagnose.wording import first_of, plural
 from cacheaudit.model.call import Session
 
 _LISTED = 50
@@ -65,8 +66,8 @@ class ClockSkew(Rule):
                 verdict="proved",
                 established=(
                     (
-                        f"{len(found)} calls have times that run backwards, the first of them "
-                        f"{ctx.session.calls[found[0]].id}."
+                        f"{plural(len(found), 'call has', 'calls have')} times that run backwards"
+                        f"{first_of(len(found), ctx.session.calls[found[0]].id)}."
                     ),
                 ),
                 to_check=("Whether the record joins machines with different clocks.",),

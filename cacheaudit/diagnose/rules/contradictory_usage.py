@@ -10,6 +10,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
+from cacheaudit.diagnose.wording import first_of, plural
 from cacheaudit.model.call import Session
 from cacheaudit.model.usage import (
     FLAG_CACHE_OVER_INPUT,
@@ -80,8 +81,8 @@ class ContradictoryUsage(Rule):
                 index=found[0],
                 verdict="proved",
                 established=tuple(
-                    f"{_WORDS[flag]}: {len(positions)} calls, the first of them "
-                    f"{ctx.session.calls[positions[0]].id}."
+                    f"{_WORDS[flag]}: {plural(len(positions), 'call')}"
+                    f"{first_of(len(positions), ctx.session.calls[positions[0]].id)}."
                     for flag, positions in kinds.items()
                 ),
                 to_check=("Whether a gateway changes the usage of the provider.",),

@@ -11,6 +11,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
+from cacheaudit.diagnose.wording import first_of, plural
 from cacheaudit.model.call import Session
 
 
@@ -63,8 +64,8 @@ class DuplicateIds(Rule):
                 verdict="proved",
                 established=(
                     (
-                        f"{len(found)} records repeat the id of an earlier one, the first of "
-                        f"them {ctx.session.calls[found[0]].id}."
+                        f"{plural(len(found), 'record repeats', 'records repeat')} the id of an "
+                        f"earlier one{first_of(len(found), ctx.session.calls[found[0]].id)}."
                     ),
                 ),
                 to_check=("Whether they are copies of one call.",),

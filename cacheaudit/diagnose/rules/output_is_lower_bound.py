@@ -10,6 +10,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
+from cacheaudit.diagnose.wording import plural
 from cacheaudit.model.call import Session
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND
 
@@ -62,7 +63,9 @@ class OutputIsLowerBound(Rule):
             yield Draft(
                 index=found[0],
                 verdict="proved",
-                established=(f"The output of {len(found)} calls is known as a lower bound only.",),
+                established=(
+                    f"The output of {plural(len(found), 'call')} is known as a lower bound only.",
+                ),
                 also=_ids(ctx, found),
             )
 

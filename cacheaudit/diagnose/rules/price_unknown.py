@@ -63,10 +63,16 @@ class PriceUnknown(Rule):
             yield Draft(
                 index=nameless[0],
                 verdict="proved",
-                established=(f"{len(nameless)} calls with tokens do not name their model.",),
+                established=(_nameless(len(nameless)),),
                 to_check=("Which model answered: the response names it.",),
                 also=_ids(ctx, nameless),
             )
+
+
+def _nameless(number: int) -> str:
+    if number == 1:
+        return "1 call with tokens does not name its model."
+    return f"{number:,} calls with tokens do not name their model."
 
 
 def _changed(session: Session, index: int, **fields: Any) -> Session:

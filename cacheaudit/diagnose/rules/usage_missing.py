@@ -11,6 +11,7 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
+from cacheaudit.diagnose.wording import plural
 from cacheaudit.model.call import Session
 
 _LISTED = 50
@@ -64,7 +65,10 @@ class UsageMissing(Rule):
                 index=missing[0],
                 verdict="proved",
                 established=(
-                    f"{len(missing)} of {len(ctx.session.calls)} calls have no token counts.",
+                    (
+                        f"{len(missing)} of {plural(len(ctx.session.calls), 'call')} "
+                        f"{'has' if len(missing) == 1 else 'have'} no token counts."
+                    ),
                 ),
                 to_check=(
                     "Whether the client asks for usage in streams, and whether a gateway drops it.",

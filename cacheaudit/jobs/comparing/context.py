@@ -54,7 +54,7 @@ def _task_set(pairs: Pairs) -> Iterator[Warning_]:
     ]
     if uneven:
         text = (
-            f"{len(uneven)} tasks took another number of sessions after than before"
+            f"{plural(len(uneven), 'task')} took another number of sessions after than before"
             f"{_listed(uneven)}; where these are repeated trials, compare one trial with one."
         )
         yield Warning_("sessions_per_task_differ", text)
@@ -84,28 +84,37 @@ def _prices(before: Side, after: Side) -> Iterator[Warning_]:
         yield Warning_("price_date_differs", text)
     for side in (before, after):
         if side.undated:
-            text = f"{side.undated} calls of {side.path} have no date; the newest price was taken."
+            text = _calls(side.undated, side, "has", "have", "no date; the newest price was taken.")
             yield Warning_("price_date_unknown", text)
 
 
 def _gaps(before: Side, after: Side, pairs: Pairs) -> Iterator[Warning_]:
     for side in (before, after):
         if side.without_task:
-            text = f"{side.without_task} calls of {side.path} name no task and are left out."
+            text = _calls(side.without_task, side, "names", "name", "no task; left out.")
             yield Warning_("calls_without_task", text)
         if side.unpriced:
-            text = f"{side.unpriced} calls of {side.path} have no price; their tasks have no cost."
+            text = _calls(
+                side.unpriced, side, "has", "have", "no price; a task with such a call has no cost."
+            )
             yield Warning_("calls_without_price", text)
         if side.without_usage:
-            text = f"{side.without_usage} calls of {side.path} have no usage; they count as free."
+            text = _calls(side.without_usage, side, "has", "have", "no usage; counted as free.")
             yield Warning_("calls_without_usage", text)
         if side.low_output:
-            text = f"{side.low_output} calls of {side.path} have a lower bound as their output."
+            text = _calls(side.low_output, side, "has", "have", "a lower bound as output.")
             yield Warning_("output_is_lower_bound", text)
     for kind, what, lacks in _LACKS:
         count = sum(lacks(pair.before) or lacks(pair.after) for pair in pairs.pairs)
         if count:
-            yield Warning_(kind, f"{count} of {len(pairs.pairs)} pairs lack {what} on a side.")
+            lack = "lacks" if count == 1 else "lack"
+            whole = plural(len(pairs.pairs), "pair")
+            yield Warning_(kind, f"{count:,} of {whole} {lack} {what} on a side.")
+
+
+def _calls(number: int, side: Side, verb: str, verbs: str, rest: str) -> str:
+    """Say what some calls of a side lack."""
+    return f"{plural(number, 'call')} of {side.path} {verb if number == 1 else verbs} {rest}"
 
 
 _LACKS: Final[tuple[tuple[str, str, Callable[[Task], bool]], ...]] = (
@@ -221,8 +230,8 @@ def factors(before: Side, after: Side) -> list[FactorRow]:
         ),
         _factor(
             "hardware and workload",
-            f"up to {before.most_at_once} calls at once",
-            f"up to {after.most_at_once} calls at once",
+            f"up to {plural(before.most_at_once, 'call')} at once",
+            f"up to {plural(after.most_at_once, 'call')} at once",
             not before.most_at_once or not after.most_at_once,
         ),
     ]

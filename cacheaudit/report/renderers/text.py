@@ -303,7 +303,7 @@ def _finding(
         confidence(finding.verdict, finding.evidence),
     ]
     if finding.tokens_lost:
-        facts.append(f"{finding.tokens_lost:,} tokens")
+        facts.append(fmt.plural(finding.tokens_lost, "token"))
     if finding.calls:
         facts.append(_calls(finding, view))
     if session is not None:
@@ -397,7 +397,7 @@ def _quality(
     table.add_column(overflow="fold")
     shown = rows if view.verbose else rows[:most]
     for row in shown:
-        text = Text(quality_words(row.kind))
+        text = Text(quality_words(row.kind, row.count))
         examples = row.examples if view.verbose else row.examples[:1]
         for example in examples:
             text.append(f"\n{fmt.printable(example)}", style="dim")

@@ -48,7 +48,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signa
     assert process.returncode == 0, err
     assert out == ""
     assert f"ANTHROPIC_BASE_URL={address}" in err
-    assert "1 calls recorded" in err
+    assert "1 call recorded" in err
     assert KEY not in err
     with open_store(str(db)) as store:
         (session,) = store.sessions(["s1"])
