@@ -305,7 +305,7 @@ class _Work:
     def _what_if(self, totals: Totals) -> WhatIf:
         if self._rules == ():
             return WhatIf(reason="no rule was run, so that no fix is known")
-        return self._outlook.what_if(totals, self._commands)
+        return self._outlook.what_if(totals, self._commands, self._predictor.unjudged)
 
     def _ranked(self) -> list[Finding]:
         """Order by money, then by tokens; notes last."""

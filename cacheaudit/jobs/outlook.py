@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -124,13 +125,19 @@ class Outlook:
             assumed=self.rules.assumed(),
         )
 
-    def what_if(self, totals: Totals, commands: Commands | None = None) -> WhatIf:
+    def what_if(
+        self,
+        totals: Totals,
+        commands: Commands | None = None,
+        unjudged: Mapping[str, int] | None = None,
+    ) -> WhatIf:
         """What the fixes would make of the bill.
 
         Args:
             totals: Of all calls of the audit; what could not be simulated stays as it was billed.
             commands: Writes the command lines that work settings out again; without it there are
                 none.
+            unjudged: Calls that a backtest leaves out, by reason.
         """
         if not totals.calls or totals.input_equivalents is None:
             return WhatIf(reason="the input of these calls is not known in all its parts")
@@ -151,6 +158,7 @@ class Outlook:
                 msgspec.structs.replace(
                     _plus(before, self._scenarios[name], name, TITLES[name], whole),
                     command=self._command(name, commands),
+                    unjudged={} if self._with_bodies else dict(sorted((unjudged or {}).items())),
                 )
                 for name in _ORDER
                 if name in self._scenarios and self._is_told(name)

@@ -83,6 +83,11 @@ class Predictor:
         self._work = work
         self._judge = Judge([parse_policy(text) for text in _POLICIES], book)
 
+    @property
+    def unjudged(self) -> Mapping[str, int]:
+        """Calls whose lifetime could not be chosen, by reason: settings leave them as billed."""
+        return self._judge.left_out
+
     def predict(self, session: Session, diagnosis: Diagnosis) -> SessionPrediction:
         """Predict the calls of a session and weigh the fixes of its findings."""
         if _has_bodies(session.calls):

@@ -14,16 +14,9 @@ from rich.text import Text
 
 from cacheaudit.report import format as fmt
 from cacheaudit.report.result import Quality, SavingRow, Scope, Tool
+from cacheaudit.report.words import LEFT_OUT
 
 BACKTEST_SCHEMA = "cacheaudit.backtest/1"
-_LEFT_OUT = {
-    "no_usage": "without usage",
-    "several_passes": "that sum up several requests",
-    "refreshes": "that were refreshes themselves",
-    "no_start_time": "without a start time",
-    "no_choice_of_lifetime": "whose provider offers no choice of lifetime, or with unknown writes",
-    "no_rates": "whose model has no known rates for both lifetimes",
-}
 
 
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +138,23 @@ def _table(result: BacktestResult) -> Table:
 
 
 def _remarks(result: BacktestResult) -> Iterator[str]:
+    every = result.judged_calls + sum(result.left_out.values())
     calls = fmt.plural(result.judged_calls, "call")
+    if result.left_out:
+        calls = f"{result.judged_calls:,} of {fmt.plural(every, 'call')}"
     sessions = fmt.plural(result.scope.sessions, "session")
     lost = fmt.plural(result.expiries, "call")
     yield (
         f"Judged {calls} of {sessions} by sizes and pauses. After a pause {lost} wrote again what "
-        f"a longer lifetime would have kept: {result.rewritten_tokens:,} tokens."
+        f"a longer lifetime would have kept: {fmt.plural(result.rewritten_tokens, 'token')}."
     )
     for reason, count in result.left_out.items():
-        yield f"Left out: {fmt.plural(count, 'call')} {_LEFT_OUT.get(reason, reason)}."
+        yield f"Left out: {fmt.plural(count, 'call')} {LEFT_OUT.get(reason, reason)}."
+    if result.left_out:
+        yield (
+            "Costs are those of the judged calls, so that they lie below those of an audit, which "
+            "adds the others as they were billed; what is saved is the same."
+        )
     if result.unpriced_calls:
         yield f"Without a price: {fmt.plural(result.unpriced_calls, 'call')}."
 

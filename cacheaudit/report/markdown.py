@@ -217,7 +217,7 @@ def _scenarios(result: AuditResult, balanced: Balance | None) -> Iterator[str]:
     yield ""
     rows = [
         (
-            escape(line.title),
+            escape(f"{line.title} ({line.note})" if line.note else line.title),
             line.hit_ratio,
             escape(line.total),
             escape(line.saves),

@@ -263,6 +263,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         left_out: Edits that do not go with the others: name → reason.
         command: Command line that works it out again.
         unknown_calls: Calls that do not tell a part, by its name: the sum is a lower bound.
+        unjudged: Calls that stand in the sums as they were billed, and that ``command``, where it
+            is a backtest, leaves out: reason → how many.
     """
 
     name: str
@@ -281,6 +283,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, str] = {}
     command: str | None = None
     unknown_calls: dict[str, int] = {}
+    unjudged: dict[str, int] = {}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

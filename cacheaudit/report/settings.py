@@ -19,7 +19,7 @@ from cacheaudit.report.verdict import (
     scenarios,
     sum_of,
 )
-from cacheaudit.report.words import mode_words, reason_words
+from cacheaudit.report.words import LEFT_OUT, mode_words, reason_words
 
 _TITLES = {NO_CACHING: "No caching at all", IDEAL: "Every repeated token read"}
 
@@ -170,6 +170,12 @@ def _note(row: Scenario) -> str:
     if row.added_calls:
         notes.append(f"{fmt.plural(row.added_calls, 'call')} added")
     notes += [f"{name} left out: {why}" for name, why in row.left_out.items()]
+    if row.unjudged and row.command:
+        told = [
+            f"{fmt.plural(number, 'call')} {LEFT_OUT.get(reason, reason)}"
+            for reason, number in row.unjudged.items()
+        ]
+        notes.append(f"as billed here and left out of the backtest: {', '.join(told)}")
     return "; ".join(notes)
 
 

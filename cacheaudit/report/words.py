@@ -12,6 +12,15 @@ EVIDENCE = {
     "simulated": "simulated",
     "usage": "usage figures",
 }
+# Why calls are left out where lifetimes are tried.
+LEFT_OUT = {
+    "no_usage": "without usage",
+    "several_passes": "that sum up several requests",
+    "refreshes": "that were refreshes themselves",
+    "no_start_time": "without a start time",
+    "no_choice_of_lifetime": "whose provider offers no choice of lifetime, or with unknown writes",
+    "no_rates": "whose model has no known rates for both lifetimes",
+}
 _QUALITY = {
     "truncated_line": "lines cut off",
     "invalid_json": "lines that are no JSON",
