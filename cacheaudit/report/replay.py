@@ -68,7 +68,9 @@ class ReplayTotals(msgspec.Struct, frozen=True, kw_only=True):
         reported: Sums of what was billed.
         replayed: Sums of what the engine did.
         sent: The same as the server counted it.
-        first_token_s: Seconds that all first tokens took together.
+        first_token_s: Seconds that all first tokens took together; ``None`` where none is known.
+        unknown_calls: Of which sums calls lack a part, and how many: ``reported`` → part → calls;
+            such a sum is a lower bound.
     """
 
     calls: int
@@ -82,7 +84,8 @@ class ReplayTotals(msgspec.Struct, frozen=True, kw_only=True):
     reported: Parts
     replayed: Parts
     sent: Parts
-    first_token_s: float
+    first_token_s: float | None
+    unknown_calls: dict[str, dict[str, int]] = {}
 
 
 class BackendRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -98,8 +98,12 @@ def _totals(result: ReplayResult) -> Table:
     if result.scale != 1 or result.backend.sizes != "exact":
         rows.append(("as sent", totals.sent))
     for name, parts in rows:
-        figures = (parts.cache_read, parts.cache_write, parts.uncached_input)
-        table.add_row(name, *(fmt.count(figure) for figure in figures))
+        missing = totals.unknown_calls.get(name, {})
+        figures = (
+            fmt.count_of(getattr(parts, part), missing.get(part, 0))
+            for part in ("cache_read", "cache_write", "uncached_input")
+        )
+        table.add_row(name, *figures)
     return table
 
 
@@ -110,7 +114,9 @@ def _remarks(result: ReplayResult) -> Iterator[str]:
     rules = ", ".join(f"{name} for {fmt.plural(n, 'call')}" for name, n in backend.rules.items())
     yield f"Sent to {where}{model}; cache rules: {rules or 'not known'}."
     clock = "as recorded" if result.clock == "recorded" else "stood still; no lifetime ended"
-    yield f"Time {clock}. First tokens took {_seconds(result.totals.first_token_s)} in all."
+    waited = result.totals.first_token_s
+    first = "" if waited is None else f" First tokens took {_seconds(waited)} in all."
+    yield f"Time {clock}.{first}"
     if result.scale != 1:
         yield f"One token sent stands for {result.scale:,} of the record."
     if backend.sizes == "approximate":

@@ -12,13 +12,14 @@ from cacheaudit.jobs.replaying.measure import Measured
 from cacheaudit.jobs.replaying.plan import Step
 from cacheaudit.jobs.replaying.send import Answer
 from cacheaudit.jobs.replaying.why import Compared, Setting, is_refused, why
-from cacheaudit.model.usage import Usage
+from cacheaudit.model.usage import Usage, add
 from cacheaudit.report.replay import BackendRow, Reason, ReplayedCall, ReplayResult, ReplayTotals
 from cacheaudit.report.simulation import Parts
 from cacheaudit.simulate.build import Refusal
 from cacheaudit.simulate.request import Outcome
 from cacheaudit.simulate.run import SimCall
 
+_SUMMED = ("cache_read", "cache_write", "uncached_input")
 _ORDER = ("exact", "floored", "approximate")
 
 
@@ -173,6 +174,8 @@ def _totals(calls: Sequence[ReplayedCall], failed: int) -> ReplayTotals:
     replayed = [call for call in calls if call.replayed is not None]
     compared = [call for call in replayed if call.predicted is not None]
     told = [c for c in replayed if c.reported is not None and c.reported.cache_read is not None]
+    times = [call.first_token_s for call in replayed if call.first_token_s is not None]
+    unknown = _unknown(call.reported for call in told)
     return ReplayTotals(
         calls=len(calls),
         replayed_calls=len(replayed),
@@ -185,7 +188,8 @@ def _totals(calls: Sequence[ReplayedCall], failed: int) -> ReplayTotals:
         reported=_sum(call.reported for call in told),
         replayed=_sum(call.replayed for call in replayed),
         sent=_sum(call.sent for call in replayed),
-        first_token_s=round(sum(call.first_token_s or 0.0 for call in replayed), 6),
+        first_token_s=round(sum(times), 6) if times else None,
+        unknown_calls={"reported": unknown} if unknown else {},
     )
 
 
@@ -199,18 +203,21 @@ def agrees(one: Parts | None, other: Parts | None) -> bool:
 
 
 def _sum(parts: Iterable[Parts | None]) -> Parts:
-    read = written = uncached = 0
+    """Add up what is known; a part that no call tells stays unknown."""
+    known = [part for part in parts if part is not None]
     ttls: Counter[str] = Counter()
-    for part in parts:
-        if part is None:
-            continue
-        read += part.cache_read or 0
-        written += part.cache_write or 0
-        uncached += part.uncached_input or 0
+    for part in known:
         ttls.update(part.cache_write_by_ttl)
     return Parts(
-        cache_read=read,
-        cache_write=written,
-        uncached_input=uncached,
+        cache_read=add(*(part.cache_read for part in known)),
+        cache_write=add(*(part.cache_write for part in known)),
+        uncached_input=add(*(part.uncached_input for part in known)),
         cache_write_by_ttl=dict(ttls),
     )
+
+
+def _unknown(parts: Iterable[Parts | None]) -> dict[str, int]:
+    """Count the calls that do not tell a part."""
+    known = [part for part in parts if part is not None]
+    counts = {name: sum(getattr(part, name) is None for part in known) for name in _SUMMED}
+    return {name: number for name, number in counts.items() if number}
