@@ -55,12 +55,15 @@ def _head(name: str, calls: Sequence[Call]) -> str:
 def _tokens(calls: Sequence[Call]) -> Iterator[str]:
     usages = [call.usage for call in calls if call.usage is not None]
     total = add(*(usage.total_input for usage in usages))
-    read = add(*(usage.cache_read for usage in usages))
-    written = add(*(usage.cache_write for usage in usages))
-    fresh = add(*(usage.uncached_input for usage in usages))
+
+    def part(name: str) -> str:
+        known = [tokens for usage in usages if (tokens := getattr(usage, name)) is not None]
+        least = "at least " if known and len(known) < len(usages) else ""
+        return least + _of(add(*known), total)
+
     yield (
-        f"Input {count(total)} tokens: {_of(read, total)} read from cache, "
-        f"{_of(written, total)} written, {_of(fresh, total)} uncached"
+        f"Input {count(total)} tokens: {part('cache_read')} read from cache, "
+        f"{part('cache_write')} written, {part('uncached_input')} uncached"
     )
     output = add(*(usage.output for usage in usages))
     is_low = any(FLAG_OUTPUT_LOWER_BOUND in usage.flags for usage in usages)

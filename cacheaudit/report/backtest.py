@@ -144,13 +144,15 @@ def _remarks(result: BacktestResult) -> Iterator[str]:
         calls = f"{result.judged_calls:,} of {fmt.plural(every, 'call')}"
     sessions = fmt.plural(result.scope.sessions, "session")
     lost = fmt.plural(result.expiries, "call")
-    yield (
-        f"Judged {calls} of {sessions} by sizes and pauses. After a pause {lost} wrote again what "
+    again = (
+        f" After a pause {lost} wrote again what "
         f"a longer lifetime would have kept: {fmt.plural(result.rewritten_tokens, 'token')}."
     )
+    judged = f"Judged {calls} of {sessions} by sizes and pauses."
+    yield judged + again if result.judged_calls else judged
     for reason, count in result.left_out.items():
         yield f"Left out: {fmt.plural(count, 'call')} {LEFT_OUT.get(reason, reason)}."
-    if result.left_out:
+    if result.left_out and result.judged_calls:
         yield (
             "Costs are those of the judged calls, so that they lie below those of an audit, which "
             "adds the others as they were billed; what is saved is the same."

@@ -83,3 +83,11 @@ def test_nothing_is_said_where_nothing_is_left_out(tmp_path: Path) -> None:
     assert "Costs are those" not in tried_text(read)
     rows = [row for row in audit(read, silent).what_if.scenarios if isinstance(row, Scenario)]
     assert [row.unjudged for row in rows] == [{}] * len(rows)
+
+
+def test_without_a_judged_call_nothing_is_counted(tmp_path: Path) -> None:
+    shown = tried_text(inputs(tmp_path, UNDATED))
+
+    assert "Judged 0 of 1 call of 1 session by sizes and pauses." in shown
+    assert "After a pause" not in shown
+    assert "Costs are those" not in shown
