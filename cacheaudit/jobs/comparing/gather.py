@@ -39,6 +39,7 @@ class Task:
         self.equivalents = ZERO
         self.unweighed = 0
         self.sums: dict[str, int | None] = dict.fromkeys(_PARTS)
+        self.untold: set[str] = set()
         self.unsplit = 0
         self.moments = Moments()
         self.untimed = 0
@@ -72,6 +73,10 @@ class Task:
         """Sum of all calls' durations."""
         return sum(self.durations) if self.durations and not self.untimed else None
 
+    def told(self, part: str) -> int | None:
+        """Tokens of a part; ``None`` where a call does not tell: sides would not be alike."""
+        return None if part in self.untold else self.sums[part]
+
     @property
     def split(self) -> tuple[int, int] | None:
         """Tokens read and sent; ``None`` where a call does not tell."""
@@ -96,7 +101,10 @@ class Task:
     def _add_usage(self, usage: Usage, cost: Decimal | None, equivalents: Decimal | None) -> None:
         self.billed += 1
         for name in _PARTS:
-            self.sums[name] = add(self.sums[name], getattr(usage, name))
+            tokens = getattr(usage, name)
+            self.sums[name] = add(self.sums[name], tokens)
+            if tokens is None:
+                self.untold.add(name)
         if usage.cache_read is None or usage.total_input is None:
             self.unsplit += 1
         if cost is None:

@@ -270,7 +270,7 @@ def _tokens(pairs: Sequence[Pair], name: str) -> Measure:
     rows = [
         (a, b)
         for p in pairs
-        if (a := p.before.sums[name]) is not None and (b := p.after.sums[name]) is not None
+        if (a := p.before.told(name)) is not None and (b := p.after.told(name)) is not None
     ]
     n = len(rows)
     before, after = sum(a for a, _ in rows), sum(b for _, b in rows)

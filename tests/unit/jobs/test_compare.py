@@ -480,3 +480,18 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         assert bounds is not None
         held += bounds[0] <= 20 <= bounds[1]
     assert 176 <= held <= 199
+
+
+def test_tokens_that_a_call_does_not_tell_are_not_compared(tmp_path: Path) -> None:
+    before, after = side(tmp_path, "a", 4), side(tmp_path, "b", 4, read=9_000)
+    lines = after.read_text(encoding="utf-8").splitlines()
+    entry = json.loads(lines[-1])
+    del entry["response"]["usage"]["cache_creation"]
+    del entry["response"]["usage"]["cache_creation_input_tokens"]
+    after.write_text("\n".join([*lines[:-1], json.dumps(entry), ""]), encoding="utf-8")
+
+    result = run(before, after)
+
+    assert [task.after.cache_write is None for task in result.tasks] == [False] * 3 + [True]
+    assert measure(result, "cache_write_per_task").pairs == 3
+    assert measure(result, "total_input_per_task").pairs == 4
