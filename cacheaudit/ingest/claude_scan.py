@@ -6,7 +6,7 @@ behind it is decoded as one object: it is one only where both cuts lie in the sa
 that do not have the usual shape are decoded whole. What lines repeat of the ones before is compared
 instead of searched for. All ways give the same records (property tests compare them).
 
-Cost: about 2 µs a line and 6 µs a response; memory is one chunk and one record a response of the
+Cost: about 3 µs a line and 7 µs a response; memory is one chunk and one record a response of the
 file at hand.
 """
 
