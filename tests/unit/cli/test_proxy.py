@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,11 +21,21 @@ from tests.unit.agent.servers import KEY, MODEL, Script, loopback
 from tests.unit.cli.helpers import ROOT, run
 
 
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Programs started meanwhile can be interrupted, even if those of this shell cannot."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "p.db"
     script = Script()
-    with loopback(script) as upstream:
+    with loopback(script) as upstream, _interruptible(), contextlib.ExitStack() as cleanup:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "cacheaudit", "proxy", "--port", "0"),
@@ -35,6 +47,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signa
             stderr=subprocess.PIPE,
             text=True,
         )
+        cleanup.callback(process.kill)
         assert process.stdout is not None
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
