@@ -24,6 +24,7 @@ from cacheaudit.ingest.claude_parts import (
 from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_wire import (
     CompactMark,
+    Framed,
     PlainLine,
     WholeLine,
     WholeMessage,
@@ -133,14 +134,7 @@ class Reader:
             return
         identity = message.id or whole.request_id or where
         response = self._response(identity, whole.request_id, number)
-        if response.line == number:
-            if whole.is_sidechain:
-                response.root = self._chains.root(whole.uuid, whole.parent_uuid)
-            self._describe(response, message.model, whole.session_id, whole.is_sidechain)
-            response.agent, response.version = whole.agent_id, whole.version
-            response.first_at = whole.timestamp
-        elif response.root is not None:
-            self._chains.join(whole.uuid, response.root)
+        self._place_line(response, whole, message.model, number)
         if wire is not None:
             self._take(response, wire, usage)
         else:
@@ -173,6 +167,19 @@ class Reader:
         if found is None:
             found = self.responses[key] = Response(message_id, request_id, number)
         return found
+
+    def _place_line(
+        self, response: Response, line: WholeLine | Framed, model: str | None, number: int
+    ) -> None:
+        """Take of a response's first line what it belongs to, of a further one where it hangs."""
+        if response.line == number:
+            if line.is_sidechain:
+                response.root = self._chains.root(line.uuid, line.parent_uuid)
+            self._describe(response, model, line.session_id, line.is_sidechain)
+            response.agent, response.version = line.agent_id, line.version
+            response.first_at = line.timestamp
+        elif response.root is not None:
+            self._chains.join(line.uuid, response.root)
 
     def _describe(
         self, response: Response, model: str | None, session: str | None, sidechain: bool | None

@@ -269,14 +269,7 @@ class Scan(Reader):
                 self._chains.root(framed.uuid, framed.parent_uuid)
             return
         response = self._response(message.id, framed.request_id, number)
-        if response.line == number:
-            if framed.is_sidechain:
-                response.root = self._chains.root(framed.uuid, framed.parent_uuid)
-            self._describe(response, message.model, framed.session_id, framed.is_sidechain)
-            response.agent, response.version = framed.agent_id, framed.version
-            response.first_at = framed.timestamp
-        elif response.root is not None:
-            self._chains.join(framed.uuid, response.root)
+        self._place_line(response, framed, message.model, number)
         self._finish(response, framed, data, at, end)
         if framed.request_id:
             self._by_id[message.id.encode()] = response

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+
+from cacheaudit.ingest.claude_response import Response
+from cacheaudit.ingest.claude_runs import scan
+
+if TYPE_CHECKING:
+    from cacheaudit.ingest.claude_runs import Taker
 
 _TEXTS = (
     "short",
@@ -165,3 +172,21 @@ def as_lines(rows: list[dict[str, Any]], ensure: bool = True) -> bytes:
     """The lines as a client writes them, without blanks."""
     lines = (json.dumps(row, ensure_ascii=ensure, separators=(",", ":")) for row in rows)
     return "\n".join(lines).encode()
+
+
+def seen(
+    path: Path, take: Taker | None, *, timing: bool = True, start: int = 0, first_line: int = 1
+) -> tuple[list[Response], int, list[tuple[str, str]]]:
+    """All that a scan leaves, but what only its own next lines are compared with."""
+    problems: list[tuple[str, str]] = []
+
+    def count(kind: str, where: str, detail: str = "") -> None:
+        problems.append((kind, where))
+
+    state = scan(path, count, timing=timing, start=start, first_line=first_line, take=take)
+    responses = list(state.responses.values())
+    for response in responses:
+        response.known_tail, response.far = b"", 0
+        if not timing:
+            response.last_at = None  # totals do not ask for it
+    return responses, state.lines, problems

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheaudit.ingest.claude_response import Response
-from cacheaudit.ingest.claude_runs import scan, take_usual
+from cacheaudit.ingest.claude_runs import take_usual
 from tests.unit.ingest.claude_oddities import Oddities, by_definition, damaged
-from tests.unit.ingest.claude_samples import as_lines, usual, uuid
+from tests.unit.ingest.claude_samples import as_lines, seen, usual, uuid
 
 if TYPE_CHECKING:
     from cacheaudit.ingest.claude_runs import Taker
@@ -26,27 +26,10 @@ _seeds = st.integers(0, 2**32)
 _Row: TypeAlias = dict[str, Any]
 
 
-def _seen(
-    path: Path, take: Taker | None, *, timing: bool = True, start: int = 0, first_line: int = 1
-) -> tuple[list[Response], int, list[tuple[str, str]]]:
-    problems: list[tuple[str, str]] = []
-
-    def count(kind: str, where: str, detail: str = "") -> None:
-        problems.append((kind, where))
-
-    state = scan(path, count, timing=timing, start=start, first_line=first_line, take=take)
-    responses = list(state.responses.values())
-    for response in responses:
-        response.known_tail, response.far = b"", 0
-        if not timing:
-            response.last_at = None  # totals do not ask for it
-    return responses, state.lines, problems
-
-
 def _read(path: Path, take: Taker | None, *rows: _Row | bytes) -> list[Response]:
     """Responses of a transcript in which nothing is wrong."""
     path.write_bytes(b"\n".join(r if isinstance(r, bytes) else as_lines([r]) for r in rows))
-    responses, lines, problems = _seen(path, take)
+    responses, lines, problems = seen(path, take)
     assert lines == len(rows)
     assert problems == []
     return responses
@@ -66,11 +49,11 @@ def test_both_ways_leave_the_same_of_whatever_lies_there(path: Path, seed: int) 
     data = damaged(draw, Oddities(draw).lines())
     path.write_bytes(data)
     for timing in (True, False):
-        assert _seen(path, take_usual, timing=timing) == _seen(path, None, timing=timing)
+        assert seen(path, take_usual, timing=timing) == seen(path, None, timing=timing)
     start = data.find(b"\n", len(data) // 2) + 1
     first = data.count(b"\n", 0, start) + 1
-    begun = _seen(path, take_usual, start=start, first_line=first)
-    assert begun == _seen(path, None, start=start, first_line=first)
+    begun = seen(path, take_usual, start=start, first_line=first)
+    assert begun == seen(path, None, start=start, first_line=first)
 
 
 @_WAYS
@@ -80,7 +63,7 @@ def test_responses_are_what_their_lines_say(path: Path, take: Taker | None, seed
     lines = Oddities(Random(seed)).lines()
     path.write_bytes(b"\n".join(lines))
     found = {}
-    for response in _seen(path, take)[0]:
+    for response in seen(path, take)[0]:
         own = response.message_id.removeprefix(str(path))
         fields = {name: getattr(response, name) for name in response.__struct_fields__}
         for name in ("cost", "diagnostics"):
@@ -248,7 +231,7 @@ def test_usage_with_a_text_that_is_none_is_mended(
     for own in ("msg_1", None):
         line = as_lines([_message(usual(1), usage=usage, id=own)]).replace(b'"MARK"', tier)
         path.write_bytes(line)
-        (found,), _, problems = _seen(path, take)
+        (found,), _, problems = seen(path, take)
         assert found.output == 7
         assert problems == [("encoding", f"{path}:1")]
 
@@ -268,7 +251,7 @@ def test_a_content_that_is_no_list_is_looked_at(path: Path, take: Taker | None) 
     rows = [usual(1), usual(2), _message(usual(3), content="text")]
     lines = [as_lines([row]) for row in rows]
     path.write_bytes(b"\n".join(lines).replace(b'text","stop', b'text],"stop'))
-    found, _, problems = _seen(path, take)
+    found, _, problems = seen(path, take)
     assert [r.message_id for r in found] == ["msg_1", "msg_2"]
     assert problems == [("invalid_json", f"{path}:3")]
 
@@ -276,7 +259,7 @@ def test_a_content_that_is_no_list_is_looked_at(path: Path, take: Taker | None) 
 @_WAYS
 def test_what_is_of_its_type_in_an_odd_line_is_used(path: Path, take: Taker | None) -> None:
     path.write_bytes(as_lines([_side(1, None, version=5)]))
-    (found,), _, problems = _seen(path, take)
+    (found,), _, problems = seen(path, take)
     assert problems == [("wrong_type", f"{path}:1")]
     assert (found.version, found.session, found.stop_reason) == (None, "s", "end_turn")
     assert (found.root, found.output) == (uuid(1), 7)
@@ -295,7 +278,7 @@ def test_damage_in_what_a_line_repeats_is_counted(
     good = bytes(line)
     line[at] = byte[0]
     path.write_bytes(b"\n".join([good, good, bytes(line), good]))
-    (found,), lines, problems = _seen(path, take)
+    (found,), lines, problems = seen(path, take)
     assert (found.output, lines) == (7, 4)
     assert [where for _, where in problems] == [f"{path}:3"]
 
@@ -310,7 +293,7 @@ def test_a_line_cut_off_and_written_on_is_two(
     rest = as_lines([usual(2)]) + b"\n" + as_lines([usual(3)])
     for front, cuts in ((cut_off, 1), (cut_off + cut_off, 1)):
         path.write_bytes(front + rest)
-        responses, lines, problems = _seen(path, take)
+        responses, lines, problems = seen(path, take)
         assert [(r.message_id, r.line) for r in responses] == [("msg_2", 1), ("msg_3", 2)]
         assert lines == 2
         assert problems == [("truncated_line", f"{path}:1")] * cuts

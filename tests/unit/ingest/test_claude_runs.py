@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheaudit.ingest.claude_response import Response
 from cacheaudit.ingest.claude_runs import scan, take_usual
 from cacheaudit.ingest.problems import Problems
 from fixtures.make.make_corpus import Corpus
-from tests.unit.ingest.claude_samples import as_lines, transcript, usual, uuid
-
-if TYPE_CHECKING:
-    from cacheaudit.ingest.claude_runs import Taker
+from tests.unit.ingest.claude_samples import as_lines, seen, transcript, usual, uuid
 
 pytestmark = pytest.mark.skipif(take_usual is None, reason="the compiled scanner was not built")
-
-_Seen = tuple[list[Response], int, Counter[str]]
 
 
 def _take(data: bytes, start: int = 0, number: int = 0) -> Any:
     assert take_usual is not None
     return take_usual(data, start, len(data), number)
-
-
-def _seen(path: Path, take: Taker | None, *, timing: bool = True) -> _Seen:
-    """All that a scan leaves, but what only its own next lines are compared with."""
-    kinds: Counter[str] = Counter()
-
-    def count(kind: str, where: str, detail: str = "") -> None:
-        kinds[kind] += 1
-
-    state = scan(path, count, timing=timing, take=take)
-    responses = list(state.responses.values())
-    for response in responses:
-        response.known_tail, response.far = b"", 0
-        if not timing:
-            response.last_at = None  # totals do not ask for it
-    return responses, state.lines, kinds
 
 
 def _user(number: int, **changes: Any) -> dict[str, Any]:
@@ -246,7 +223,7 @@ def test_both_ways_leave_the_same(
             return
     path = _write(tmp_path_factory, b"\n".join(lines))
     for timing in (True, False):
-        assert _seen(path, take_usual, timing=timing) == _seen(path, None, timing=timing)
+        assert seen(path, take_usual, timing=timing) == seen(path, None, timing=timing)
 
 
 @settings(max_examples=300)
@@ -267,7 +244,7 @@ def test_a_damaged_byte_harms_no_other_response(
     path = _write(tmp_path_factory, b"\n".join(lines))
     before = {}
     for take in (take_usual, None):
-        responses, count, _ = _seen(path, take)
+        responses, count, _ = seen(path, take)
         assert count == len(lines)
         # What a damaged line says of time may reach the next response; its usage may not.
         kept = {
@@ -285,7 +262,7 @@ def test_both_ways_leave_the_same_of_a_corpus(tmp_path: Path) -> None:
     taken = 0
     for path in paths:
         for timing in (True, False):
-            assert _seen(path, take_usual, timing=timing) == _seen(path, None, timing=timing)
+            assert seen(path, take_usual, timing=timing) == seen(path, None, timing=timing)
         data = path.read_bytes()
         start = number = 0
         while start < len(data):
@@ -302,7 +279,7 @@ def test_both_ways_leave_the_same_of_recorded_sessions(shared: Path) -> None:
     paths = sorted((shared / "data" / "sessions" / "claude_code").rglob("*.jsonl"))
     assert len(paths) > 3
     for path in paths:
-        assert _seen(path, take_usual) == _seen(path, None)
+        assert seen(path, take_usual) == seen(path, None)
 
 
 def test_a_run_whose_usage_is_of_another_type_is_read_line_by_line(tmp_path: Path) -> None:
