@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 from cacheaudit.diagnose.rule import find_rule
-from cacheaudit.diagnose.wording import count, plural
+from cacheaudit.diagnose.wording import count
 from cacheaudit.model.call import Session
 from cacheaudit.model.finding import Finding
+from cacheaudit.model.plural import plural
 
 _DAY = 86_400
 # Days before and behind the change that have to agree, and tokens that a day needs to count.

@@ -8,8 +8,8 @@ from decimal import Decimal
 import msgspec
 
 from cacheaudit.diagnose.rule import find_rule
-from cacheaudit.diagnose.wording import plural
 from cacheaudit.model.finding import Finding, Fix, Loss, Rival
+from cacheaudit.model.plural import plural
 
 _EXAMPLES = 5
 _CALLS = 50

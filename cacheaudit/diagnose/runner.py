@@ -18,11 +18,12 @@ from cacheaudit.diagnose.events import Opening
 from cacheaudit.diagnose.money import Premium, Prices, premium, total
 from cacheaudit.diagnose.rule import Draft, Rule, all_rules
 from cacheaudit.diagnose.survey import lifetimes
-from cacheaudit.diagnose.wording import count, place, plural, sum_of, written_by
+from cacheaudit.diagnose.wording import count, place, sum_of, written_by
 from cacheaudit.diagnose.worth import affordable_pings, saving, stage_line
 from cacheaudit.model.call import Session
 from cacheaudit.model.change import Change
 from cacheaudit.model.finding import CallLoss, Finding, Fix, Rival
+from cacheaudit.model.plural import plural
 
 UNEXPLAINED = "unexplained-loss"
 # Statements of single calls in one finding; more are counted.

@@ -52,11 +52,6 @@ def count(tokens: int) -> str:
     return f"{tokens:,}"
 
 
-def plural(number: int, one: str, several: str | None = None) -> str:
-    """Write a number with what goes with it: ``1 call has``, ``2 calls have``."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"
-
-
 def first_of(number: int, first: str) -> str:
     """Name the first of some things, or the only one."""
     return f": {first}" if number == 1 else f", the first of them {first}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 
 from cacheaudit.model.money import ZERO, decimal
+from cacheaudit.model.plural import plural as plural
 
 UNKNOWN = "not known"
 DASH = "–"  # noqa: RUF001 - an en dash is what a table shows for "not known"
@@ -97,11 +98,6 @@ def whole_percent(part: Decimal, whole: Decimal) -> str:
     if ZERO < value < 1:
         return "under 1 %"
     return f"{value.quantize(Decimal(1), rounding=ROUND_HALF_UP):f} %"
-
-
-def plural(number: int, word: str, several: str | None = None) -> str:
-    """Write a number with its noun."""
-    return f"{number:,} {word if number == 1 else several or word + 's'}"
 
 
 def moment(text: str | None) -> str:

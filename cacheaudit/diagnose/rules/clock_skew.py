@@ -11,8 +11,9 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
-from cacheaudit.diagnose.wording import first_of, plural
+from cacheaudit.diagnose.wording import first_of
 from cacheaudit.model.call import Session
+from cacheaudit.model.plural import plural
 
 _LISTED = 50
 

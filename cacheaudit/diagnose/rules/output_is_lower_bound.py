@@ -10,8 +10,8 @@ from cacheaudit.diagnose.context import Context
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.rule import Draft, Rule, override
 from cacheaudit.diagnose.survey import survey
-from cacheaudit.diagnose.wording import plural
 from cacheaudit.model.call import Session
+from cacheaudit.model.plural import plural
 from cacheaudit.model.usage import FLAG_OUTPUT_LOWER_BOUND
 
 _LISTED = 50
