@@ -10,8 +10,8 @@ import pytest
 from cacheaudit.diagnose.examples import Script
 from cacheaudit.diagnose.runner import diagnose
 from cacheaudit.diagnose.wording import first_of
-from cacheaudit.model.plural import plural
 from cacheaudit.model.call import Session
+from cacheaudit.model.plural import plural
 from cacheaudit.report.result import Quality
 from cacheaudit.report.settings import accuracy_words
 from cacheaudit.report.words import _QUALITY, quality_words
